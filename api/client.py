@@ -67,11 +67,15 @@ class QueryFields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ResultPage:
-    """Rows in order; `cursor` is the place after the last of them; `end`: no row will ever follow."""
+    """Rows in order; `cursor` is the place after the last of them; `end`: no row will ever follow.
+
+    `gap` tells of rows before them that cannot be read: `rows`, `batches` (first, last) and `detail`.
+    """
 
     rows: list[Object]
     cursor: str | None
     end: bool
+    gap: Object | None = None
 
 
 class BraidClient(Transport):
@@ -247,7 +251,8 @@ class BraidClient(Transport):
         answer = self._object("GET", f"/queries/{segment(query_id)}/results", query=query, wait=wait)
         cursor = answer.get("cursor")
         rows = items(answer, "rows", self.url)
-        return ResultPage(rows, after if cursor is None else str(cursor), bool(answer.get("end")))
+        after = after if cursor is None else str(cursor)
+        return ResultPage(rows, after, bool(answer.get("end")), answer.get("gap"))
 
     def follow(self, query_id: str, after: str | None = None) -> Iterator[Object]:
         """Yield the rows of a query as they come, until it is RETIRED and all is read."""
@@ -269,7 +274,7 @@ class BraidClient(Transport):
             page = self.results(query_id, after, page_rows, 0 if failure else wait)
             after = page.cursor
             rows_left = rows_left if rows_left is None else rows_left - len(page.rows)
-            if page.rows or page.end:
+            if page.rows or page.end or page.gap:
                 yield page
                 if page.end:
                     return

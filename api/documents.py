@@ -103,6 +103,12 @@ RESULTS: Json = {
     "rows": [{"user_id": 1, "price": 9.5}],
     "cursor": "AQAAAAAAAAABAAAAAAAAAAEAAAAA",
     "end": False,
+    "gap": {
+        "rows": 120,
+        "batches": [41, 42],
+        "detail": "120 rows of batches 41 to 42 cannot be read and are passed over. The file"
+        " results/000000000041-0c2f.arrow must hold what was written; it does not: it is missing.",
+    },
 }
 DEAD_LETTERS: Json = {
     "rows": [

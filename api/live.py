@@ -19,7 +19,7 @@ from api.parameters import After
 from api.results import deployed_query, is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor
-from router.result_reader import Page
+from router.page import Page
 from router.row_text import PIECE_BYTES, json_lines, pieces
 from session.access.tenant_session import TenantSession
 from session.query_record import FAILED
@@ -38,7 +38,8 @@ MEDIA_TYPE = "text/event-stream"
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "An event a row; its id is the cursor after it. `event: end` closes the stream.",
+            "description": "An event a row; its id is the cursor after it. `event: gap` tells of rows that cannot be"
+            " read and are passed over; `event: end` closes the stream.",
             "content": {MEDIA_TYPE: {"example": 'id: AQAAAA\ndata: {"user_id":1,"price":9.5}\n\n'}},
         },
         **refused(400, 404, 410, 429),
@@ -79,6 +80,8 @@ async def events(
     yield KEEP_ALIVE  # tells the client, and proxies, that the stream is open
     meters = caller.meters
     while True:
+        if page.gap is not None:
+            yield _frame("gap", page.cursor_after_gap, orjson.dumps(page.gap.to_json()))
         if page.table.num_rows:
             meters.count_rows(page.table.num_rows)
             await service.on_reader(partial(service.note_page, deployed, page))

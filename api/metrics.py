@@ -23,7 +23,7 @@ from api.exposition import family
 from api.query_series import OTHER, QuerySeries
 from api.stream_series import Sharing, stream_families
 from operators.bucket_store import BUCKETS
-from router.result_reader import Page
+from router.page import Page
 from session.active import SlotChange
 from session.deliveries import STATES
 from session.query_record import QueryRecord

@@ -21,8 +21,8 @@ from api.news import POLL_SECONDS
 from api.parameters import After, Limit, Wait
 from api.service import Service, ServiceDep
 from router.cursor import Position, decode_cursor, encode_cursor
+from router.page import Gap, Page
 from router.refused_rows import RefusedRow
-from router.result_reader import Page
 from session.access.tenant_session import TenantSession
 from session.query_record import RETIRED
 from session.reads import DeployedQuery
@@ -37,6 +37,11 @@ _EXAMPLES[200]["content"] |= {
 _EXAMPLES[200]["headers"] = {
     "Braid-Cursor": {"schema": {"type": "string"}, "description": "The place after the rows."},
     "Braid-End": {"schema": {"type": "string"}, "description": "`true` when no row will ever follow."},
+    "Braid-Gap": {
+        "schema": {"type": "string"},
+        "description": "Only where rows before those of the page cannot be read: how many, of which batches, and why."
+        " They are passed over.",
+    },
 }
 
 
@@ -54,7 +59,7 @@ async def read_results(
     """Read rows after a cursor; with `wait`, answer as soon as there is one. `Accept` chooses JSON, NDJSON or Arrow.
 
     There may be fewer than `limit` though more follow: an answer ends early once it is large. Only `end` says that no
-    row follows.
+    row follows. Rows whose files are missing or damaged are passed over once: the page that follows them has a `gap`.
     """
     form = rows.negotiate(accept)
     limit = caller.meters.rows_at_once(limit)
@@ -65,17 +70,23 @@ async def read_results(
         "Braid-End": "true" if answer.end else "false",
         "Cache-Control": "no-store",
     }
+    if answer.gap is not None:
+        headers["Braid-Gap"] = " ".join(str(answer.gap).split()).encode("ascii", "replace").decode()
     return Response(answer.body, headers=headers, media_type=form)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A page as it is answered: how many ``rows`` it has, the place after them, whether none will follow."""
+    """A page as it is answered: how many ``rows`` it has, the place after them, whether none will follow.
+
+    ``gap`` is what was passed over before its rows, None for nothing.
+    """
 
     rows: int
     cursor: str
     end: bool
     body: bytes
+    gap: Gap | None
 
 
 @router.get(
@@ -132,14 +143,14 @@ async def next_answer(
 ) -> Answer:
     """Return the next rows, in a form.
 
-    Waits up to ``wait`` seconds for a first row, without a thread. Where the waiting ends early, because the client
-    left or the service stops, there is none.
+    Waits up to ``wait`` seconds for a first row, or a gap, without a thread. Where the waiting ends early, because the
+    client left or the service stops, there is none.
     """
     deadline = time.monotonic() + wait
     while True:
         deployed = await deployed_query(service, caller, query_id)
         answer = await service.on_reader(partial(_answer, service, form, deployed, after, limit))
-        if answer.rows or answer.end:
+        if answer.rows or answer.gap is not None or answer.end:
             return answer
         after = answer.cursor
         if not await news_for(service, caller, deployed, after, deadline, request):
@@ -176,5 +187,5 @@ def _answer(service: Service, form: str, deployed: DeployedQuery, after: str | N
     page, parts = rows.written(form, service.results.read(deployed, after, limit), service.settings.max_page_bytes)
     end = is_end(service, deployed, page)
     service.note_page(deployed, page)
-    body = rows.json_page(parts, page.cursor, end) if form == rows.JSON else b"".join(parts)
-    return Answer(page.table.num_rows, page.cursor, end, body)
+    body = rows.json_page(parts, page.cursor, end, page.gap) if form == rows.JSON else b"".join(parts)
+    return Answer(page.table.num_rows, page.cursor, end, body, page.gap)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from api.problems import NotAcceptable
-from router.result_reader import Page
+from router.page import Gap, Page
 from router.row_text import ndjson, objects, pieces
 
 JSON = "application/json"
@@ -59,9 +60,13 @@ def written(form: str, page: Page, most_bytes: int) -> tuple[Page, list[bytes]]:
     return page, parts
 
 
-def json_page(parts: list[bytes], cursor: str, end: bool | None = None) -> bytes:
+def json_page(parts: list[bytes], cursor: str, end: bool | None = None, gap: Gap | None = None) -> bytes:
     """Return a page in JSON, given its rows as :func:`written` gives them."""
-    rest = {"cursor": cursor} if end is None else {"cursor": cursor, "end": end}
+    rest: dict[str, Any] = {"cursor": cursor}
+    if end is not None:
+        rest["end"] = end
+    if gap is not None:
+        rest["gap"] = gap.to_json()
     return b'{"rows":[%b],%b' % (b",".join(parts), orjson.dumps(rest)[1:])
 
 

@@ -17,8 +17,9 @@ from api.planning import Turns
 from api.pushes import Pushes
 from operators.job.job_files import BATCHES
 from router.dead_letter_reader import DeadLetterReader
+from router.page import Page
 from router.refused_rows import RefusedRows
-from router.result_reader import Page, ResultReader
+from router.result_reader import ResultReader
 from router.retention import Retention
 from session.access.access import Access
 from session.reads import DeployedQuery

@@ -69,7 +69,8 @@ async def dead_letters(
 ) -> Response:
     """Read the tuples that no query sees: late ones, and inputs that do not fit the schema.
 
-    There may be fewer than `limit` though more follow: an answer ends early once it is large.
+    There may be fewer than `limit` though more follow: an answer ends early once it is large. Those whose files are
+    missing or damaged are passed over once: the page that follows them has a `gap`.
     """
 
     def read() -> bytes:
@@ -82,7 +83,7 @@ async def dead_letters(
                 break
             parts.append(orjson.dumps([_letter(row) for row in piece.to_pylist()])[1:-1])
             rows, size = rows + piece.num_rows, size + len(parts[-1])
-        return json_page(parts, page.cursor)
+        return json_page(parts, page.cursor, gap=page.gap)
 
     return Response(await service.on_reader(read), media_type="application/json")
 

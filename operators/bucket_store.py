@@ -1,18 +1,21 @@
 """Where buckets and result blocks lie: immutable files beside the checkpoint, passed around by reference.
 
 Small buckets travel inside the row that announces them; moving large ones through Spark's rows costs more than a file.
+The name of each file begins with the number of its batch and ends with its checksum (:mod:`sources.checksums`).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sources.checksums import crc32, named_checksum, with_checksum
 from sources.record_log import file_number
-from sources.storage import Storage
+from sources.storage import Storage, not_read_back
 
 if TYPE_CHECKING:  # the sink needs the names of folders only, and compiled kernels take a second to import
     from operators.bucket import Bucket
@@ -37,17 +40,20 @@ def put_payload(storage: Storage, seq: int, data: bytes) -> tuple[str, bytes]:
     """Store bytes made in batch ``seq`` in the same way."""
     if len(data) <= INLINE_BYTES:
         return "", data
-    path = f"{BUCKETS}/{seq:012d}-{uuid.uuid4().hex}.arrow"
-    storage.put(path, data, durable=False)
-    return path, b""
+    return _put(storage, BUCKETS, seq, data), b""
 
 
 def get_payload(storage: Storage, path: str, data: bytes) -> pa.Buffer:
-    """Return the bytes behind what :func:`put_payload` returned; a file is mapped, not read."""
-    if not path:
-        return pa.py_buffer(data)
-    with storage.open(path) as source:
-        return source.read_buffer()
+    """Return the bytes behind what :func:`put_payload` returned; CorruptData names a file that is damaged or gone."""
+    return read_state(storage, path) if path else pa.py_buffer(data)
+
+
+def read_state(storage: Storage, path: str) -> pa.Buffer:
+    """Map a file without which lanes cannot go on; CorruptData when it is damaged or gone."""
+    try:
+        return storage.read(path, mapped=True)
+    except FileNotFoundError as error:
+        raise not_read_back(path, "it is missing") from error
 
 
 def put_block(storage: Storage, folder: str, seq: int, table: pa.Table) -> str:
@@ -55,18 +61,16 @@ def put_block(storage: Storage, folder: str, seq: int, table: pa.Table) -> str:
 
     Readers find it once the batch record names it; a replayed batch writes new files, and the old ones are swept.
     """
-    path = _block_path(folder, seq)
-    with storage.writing(path) as file, pa.ipc.new_file(file, table.schema) as writer:
+    with storage.writing(_block_name(folder, seq)) as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-    return path
+    return file.path
 
 
 def put_window_rows(storage: Storage, folder: str, seq: int, rows: WindowRows) -> str:
     """Write rows of windows in the same way."""
-    path = _block_path(folder, seq)
-    with storage.writing(path) as file:
+    with storage.writing(_block_name(folder, seq)) as file:
         rows.write(file)
-    return path
+    return file.path
 
 
 class StoredTuples:
@@ -105,8 +109,7 @@ def put_join_block(
     new_files = [file for file in block.files if file not in links]
     for file in new_files:
         links[file] = _link(storage, file, folder, seq)
-    path = _block_path(folder, seq)
-    storage.put(path, block.serialize(links), durable=False)
+    path = _put(storage, folder, seq, block.serialize(links))
     return path, [links[file] for file in new_files]
 
 
@@ -123,10 +126,22 @@ def block_paths(record: dict[str, Any]) -> list[str]:
 
 def _link(storage: Storage, path: str, folder: str, seq: int) -> str:
     """Give another reader of batch ``seq`` a path of its own to the file at ``path``; return that path."""
-    link = _block_path(folder, seq)
+    crc = named_checksum(path)
+    link = f"{_stem(folder, seq)}.arrow" if crc is None else _block_name(folder, seq)(crc)
     storage.link(path, link)
     return link
 
 
-def _block_path(folder: str, seq: int) -> str:
-    return f"{folder}/{seq:012d}-{uuid.uuid4().hex}.arrow"
+def _put(storage: Storage, folder: str, seq: int, data: bytes) -> str:
+    path = _block_name(folder, seq)(crc32(data))
+    storage.put(path, data, durable=False)
+    return path
+
+
+def _block_name(folder: str, seq: int) -> Callable[[int], str]:
+    """Return what makes the path of a new file, given its checksum."""
+    return partial(with_checksum, _stem(folder, seq), ending=".arrow")
+
+
+def _stem(folder: str, seq: int) -> str:
+    return f"{folder}/{seq:012d}-{uuid.uuid4().hex}"

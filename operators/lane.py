@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from operators.aggregation import changelog_times, distinct_operator
 from operators.bucket import Bucket
-from operators.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload
+from operators.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
 from operators.containment import contained
 from operators.event_times import EARLIEST
 from operators.joins.fire import fire_joins
@@ -79,7 +80,7 @@ class Lane:
 
     def __init__(self, storage: Storage, join_row_limit: int = 1_000_000) -> None:
         self._storage = storage
-        self._files = TupleFiles(storage)
+        self._files = TupleFiles(partial(read_state, storage))
         self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from router.cursor import Position, encode_cursor
-from router.materialize import read_block
-from router.result_reader import BatchIndex, Page
-from sources.errors import MalformedRequest
+from router.materialize import read_table
+from router.page import Page, widened
+from router.result_reader import BatchIndex
+from sources.errors import CorruptData, MalformedRequest
 from sources.least_recently_used import LeastRecentlyUsed
 from sources.storage import Storage
 
-OPEN_BLOCKS = 16
+BLOCK_BYTES = 64 << 20
 SCHEMA = pa.schema(
     [
         pa.field("reason", pa.string()),
@@ -33,39 +34,55 @@ class DeadLetterReader:
     def __init__(self, storage: Storage, index: BatchIndex) -> None:
         self._storage = storage
         self._index = index
-        self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(OPEN_BLOCKS, lambda _: 1)
+        self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(BLOCK_BYTES, lambda block: block.nbytes)
 
     def read(self, stream: str, after: str | None, limit: int) -> Page:
         """Return up to ``limit`` dead letters of the stream with id ``stream`` after a cursor.
 
-        The table has :data:`SCHEMA`. Raises MalformedRequest for a cursor that is not of this stream, Gone for one
-        below what is kept.
+        The table has :data:`SCHEMA`. Letters that cannot be read are a gap, as with results. Raises MalformedRequest
+        for a cursor that is not of this stream, Gone for one below what is kept.
         """
         latest = self._index.latest
         position = Position(self._index.first) if after is None else self._index.position(after, stream, latest)
         end = Position(latest + 1)
-        tables, runs, has_more = [], [], False
+        tables: list[pa.Table] = []
+        runs: list[tuple[int, int, int]] = []
+        has_more, gap = False, None
         for entry in self._index.with_dead_letters(position.seq, latest, stream):
             blocks = [(path, rows) for owner, path, rows in entry.dead_letters if owner == stream]
             total = sum(rows for _, rows in blocks)
-            start = position.row_in(entry.seq)
+            at = start = position.row_in(entry.seq)
             if start > total:
                 raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
-            count = min(limit, total - start)
-            if count:
-                letters = pa.concat_tables([self._open(path) for path, _ in blocks])
-                tables.append(letters.slice(start, count))
-                runs.append((entry.seq, start, count))
-                limit -= count
-            if start + count < total:
-                has_more, end = True, Position(entry.seq, start + count)
+            block_end = 0
+            for path, rows in blocks:
+                block_start, block_end = block_end, block_end + rows
+                count = min(limit, block_end - at)
+                if at >= block_end or count <= 0:
+                    continue
+                try:
+                    tables.append(self._open(path, rows).slice(at - block_start, count))
+                    at, limit = at + count, limit - count
+                except CorruptData as lost:
+                    self._index.check_kept(entry.seq)
+                    if runs or at > start:
+                        break
+                    gap = widened(gap, entry.seq, block_end - at, lost.detail)
+                    at = start = block_end
+            if at > start:
+                runs.append((entry.seq, start, at - start))
+            if at < total:
+                has_more, end = True, Position(entry.seq, at)
                 break
         table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
-        return Page(table, encode_cursor(end, stream), has_more, stream, tuple(runs))
+        return Page(table, encode_cursor(end, stream), has_more, stream, tuple(runs), gap=gap)
 
     def forget(self, path: str) -> None:
         """Close the block at ``path``, whose file is being removed."""
         self._blocks.discard(path)
 
-    def _open(self, path: str) -> pa.Table:
-        return self._blocks.get(path, lambda: read_block(self._storage, path).select(SCHEMA.names).cast(SCHEMA))
+    def _open(self, path: str, rows: int) -> pa.Table:
+        block = self._blocks.get(path, lambda: read_table(self._storage, path).select(SCHEMA.names).cast(SCHEMA))
+        if block.num_rows != rows:
+            raise CorruptData(f"The file {path} must have {rows} rows, as its record says; it has {block.num_rows}.")
+        return block

@@ -11,6 +11,7 @@ and is called under the lock of the courier: by the courier, by whoever follows 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -21,15 +22,18 @@ import orjson
 
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.delivery_log import DeliveredQuery
+from router.page import Page
 from router.progress import DELIVERING, DONE, RETRYING, Progress
 from router.refused_rows import RefusedRow, RefusedRows, Suspects
-from router.result_reader import Page, ResultReader
+from router.result_reader import ResultReader
 from router.row_text import objects
 from router.sinks.sink import Destination, Rows, RowsRefused, Sink, SinkDown
 from sources.errors import Gone
 
 FIRST_REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0
+
+log = logging.getLogger("braid.delivery")
 
 OldestSeq = Callable[[], int]
 """Tells the oldest batch that is kept; reads the folder of the log."""
@@ -230,6 +234,9 @@ class Delivery:
         self.is_dirty = True
         if progress.state == RETRYING:
             progress.error, progress.state = None, DELIVERING
+        if page.gap is not None:
+            log.warning("rows are passed over", extra={"fields": {"query": page.owner, "gap": str(page.gap)}})
+            progress.gaps, progress.gap, progress.cursor = progress.gaps + 1, str(page.gap), page.cursor
         if outcome.refusal is not None:  # the cursor says up to where rows are in the place
             progress.refused += count
             progress.refusal = outcome.refusal

@@ -45,11 +45,11 @@ from operators.predicates.query_set import from_arrow
 from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
 from operators.windowing.window_rows import WindowRows
 from router.deployment import Deployment
-from sources.errors import CorruptData, Gone, TooLarge
+from sources.errors import CorruptData, TooLarge
 from sources.least_recently_used import LeastRecentlyUsed
 from sources.storage import Storage
 
-OPEN_BLOCKS = 64
+BLOCK_BYTES = 256 << 20
 ROW_INDEX_BYTES = 64 << 20
 JOIN_BYTES = 256 << 20
 
@@ -79,20 +79,22 @@ class BlockPart:
 
 
 class Materializer:
-    """Reads result blocks; keeps some of them open (mapped into memory)."""
+    """Reads result blocks; keeps as many of them as take ``block_bytes``, a file checked when it is read.
+
+    Files are read rather than mapped: one that is cut under a map would end the process.
+    """
 
     def __init__(
         self,
         storage: Storage,
-        open_blocks: int = OPEN_BLOCKS,
+        block_bytes: int = BLOCK_BYTES,
         row_index_bytes: int = ROW_INDEX_BYTES,
         join_bytes: int = JOIN_BYTES,
     ) -> None:
         self._storage = storage
-        self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(open_blocks, lambda _: 1)
-        self._windows: LeastRecentlyUsed[WindowRows] = LeastRecentlyUsed(open_blocks, lambda _: 1)
+        self._blocks: LeastRecentlyUsed[pa.Table | WindowRows] = LeastRecentlyUsed(block_bytes, lambda b: b.nbytes)
         self._joins: LeastRecentlyUsed[JoinBlock] = LeastRecentlyUsed(join_bytes, lambda block: block.nbytes)
-        self._tuples = TupleFiles(storage)
+        self._tuples = TupleFiles(partial(read_block, storage))
         self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
         self._pairs: LeastRecentlyUsed[AllPairs] = LeastRecentlyUsed(row_index_bytes, lambda pairs: pairs.nbytes)
         self._indexes: LeastRecentlyUsed[JoinIndex] = LeastRecentlyUsed(row_index_bytes, lambda index: index.nbytes)
@@ -108,9 +110,9 @@ class Materializer:
     ) -> pa.Table:
         """Return rows ``[start, start + count)`` of a query in one batch, with the deployment that it has there.
 
-        ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises Gone when
-        a block is no longer there, CorruptData when one does not hold what its batch record says, TooLarge where the
-        rows of a block, or of a window of a join, take more than ``most_bytes``.
+        ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises
+        CorruptData when one is gone, or does not hold what its batch record says, TooLarge where the rows of a block,
+        or of a window of a join, take more than ``most_bytes``.
         """
         if isinstance(deployed.query, Join) and deployed.query.is_formed_late:
             return self._joined_rows(deployed.query, deployment, parts, start, count, most_bytes)
@@ -130,11 +132,17 @@ class Materializer:
     def forget(self, path: str) -> None:
         """Close the block at ``path``, whose file is being removed."""
         self._blocks.discard(path)
-        self._windows.discard(path)
         self._joins.discard(path)
 
     def _open(self, path: str) -> pa.Table:
-        return self._blocks.get(path, lambda: read_block(self._storage, path))
+        block = self._blocks.get(path, lambda: read_table(self._storage, path))
+        assert isinstance(block, pa.Table)
+        return block
+
+    def _open_windows(self, path: str) -> WindowRows:
+        windows = self._blocks.get(path, lambda: read_window_rows(self._storage, path))
+        assert isinstance(windows, WindowRows)
+        return windows
 
     def _selected(
         self, query: Query, slot: int, part: BlockPart, start: int, count: int, most_bytes: int | None
@@ -160,8 +168,7 @@ class Materializer:
     ) -> pa.Table:
         slices, slot = [], deployment.slot
         for part in parts:
-            windows = self._windows.get(part.path, partial(read_window_rows, self._storage, part.path))
-            slot_rows = windows.of_slot(slot)
+            slot_rows = self._open_windows(part.path).of_slot(slot)
             _check_count(part, slot, len(slot_rows))
             block = slot_rows.table()
             # blocks of one batch differ in the measures of other queries, and in their order
@@ -192,20 +199,13 @@ class Materializer:
         pieces = []
         for window, first, length in overlapping(windows, start, count):
             block = blocks[window.block]
-            try:
-                index = self._indexes.get(
-                    (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
-                    partial(self._index, query, block, paths[window.block], window.start, window.end, active_from),
-                )
-                rows = form_rows(query, block, window, index.page(first, length))
-            except FileNotFoundError:  # the tuples that the block refers to are removed with it
-                self.forget(paths[window.block])
-                raise _gone(paths[window.block]) from None
+            index = self._indexes.get(
+                (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
+                partial(self._index, query, block, paths[window.block], window.start, window.end, active_from),
+            )
+            rows = form_rows(query, block, window, index.page(first, length))
             if len(rows) != length:
-                raise CorruptData(
-                    f"Block {paths[window.block]!r} must hold {window.count} rows of a window of slot {slot};"
-                    " it holds fewer."
-                )
+                raise _lost(paths[window.block], f"a window of slot {slot} has fewer rows than {window.count}")
             pieces.append(compute_outputs(query, rows, length, _active_from(deployment), most_bytes))
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
 
@@ -225,37 +225,38 @@ def _active_from(deployment: Deployment) -> int | None:
 
 
 def read_join_block(storage: Storage, path: str, tuples: TupleFiles) -> JoinBlock:
-    """Open the join block at ``path``; ``tuples`` opens what it refers to."""
-    return _read_streams(storage, path, lambda data: JoinBlock.deserialize(data, tuples))
+    """Read the join block at ``path``; ``tuples`` reads what it refers to."""
+    return _parsed(storage, path, lambda data: JoinBlock.deserialize(data, tuples))
 
 
 def read_window_rows(storage: Storage, path: str) -> WindowRows:
-    """Open the rows of windows at ``path``; their columns stay in the mapped file."""
-    return _read_streams(storage, path, WindowRows.read)
+    """Read the rows of windows at ``path``; CorruptData when they are not there, or damaged."""
+    return _parsed(storage, path, WindowRows.read)
 
 
-def _read_streams(storage: Storage, path: str, parse: Callable[[pa.Buffer], T]) -> T:
+def read_table(storage: Storage, path: str) -> pa.Table:
+    """Read the Arrow IPC file at ``path`` in the same way."""
+    return _parsed(storage, path, lambda data: pa.ipc.open_file(data).read_all())
+
+
+def _parsed(storage: Storage, path: str, parse: Callable[[pa.Buffer], T]) -> T:
+    data = read_block(storage, path)
     try:
-        with storage.open(path) as source:
-            return parse(source.read_buffer())
-    except FileNotFoundError:
-        raise _gone(path) from None
+        return parse(data)
     except pa.ArrowInvalid as error:
-        raise CorruptData(f"The result block {path!r} must be Arrow streams: {error}.") from error
+        raise _lost(path, error) from error
 
 
-def _gone(path: str) -> Gone:
-    return Gone(f"The rows in {path!r} have passed their retention. Leave the cursor out to read the oldest rows kept.")
-
-
-def read_block(storage: Storage, path: str) -> pa.Table:
-    """Open the Arrow IPC file at ``path``; its columns stay in the mapped file unless they are compressed."""
+def read_block(storage: Storage, path: str) -> pa.Buffer:
+    """Read a file of the result log; CorruptData when it is not there, or damaged."""
     try:
-        return pa.ipc.open_file(storage.open(path)).read_all()
-    except FileNotFoundError:
-        raise _gone(path) from None
-    except pa.ArrowInvalid as error:
-        raise CorruptData(f"The result block {path!r} must be an Arrow IPC file: {error}.") from error
+        return storage.read(path)
+    except (FileNotFoundError, CorruptData) as error:
+        raise _lost(path, "it is missing" if isinstance(error, OSError) else "its bytes are others") from error
+
+
+def _lost(path: str, why: object) -> CorruptData:
+    return CorruptData(f"The file {path} must hold what was written; it does not: {why}.")
 
 
 def rows_of_slot(block: pa.Table, slot: int) -> Rows:
@@ -349,7 +350,4 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 def _check_count(part: BlockPart, slot: int, count: int) -> None:
     if count != part.count:
-        raise CorruptData(
-            f"Block {part.path!r} must hold {part.count} rows of slot {slot}, as its batch record says;"
-            f" it holds {count}."
-        )
+        raise _lost(part.path, f"its batch record says that slot {slot} has {part.count} rows, and it has {count}")

@@ -13,8 +13,9 @@ The batch log says which block of which batch holds how many rows of which slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -24,15 +25,12 @@ import pyarrow as pa
 
 from operators.functions.text_size import constant_bytes
 from operators.job.job_files import BATCHES
+from operators.queries import Query, Selection
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
-from router.materialize import (
-    BlockPart,
-    DeployedQuery,
-    Materializer,
-    empty_rows,
-)
-from sources.errors import Gone, MalformedRequest, TooLarge
+from router.materialize import BlockPart, DeployedQuery, Materializer, empty_rows
+from router.page import Page, widened
+from sources.errors import CorruptData, Gone, MalformedRequest, TooLarge
 from sources.least_recently_used import LeastRecentlyUsed
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -136,6 +134,11 @@ class BatchIndex:
         recent = self._recent.get(seq)
         return recent or self._older.get(seq, lambda: self._read(seq))
 
+    def check_kept(self, seq: int) -> None:
+        """Raise Gone where a block is lost because its batch has passed its retention."""
+        if seq < self.first or not self._log.has(seq):
+            raise Gone(_gone(seq, max(self.first, seq + 1)))
+
     def in_memory(self, seq: int) -> bool:
         """Whether ``seq`` and all batches after it are answered without reading a file."""
         return seq > self.latest or seq in self._recent
@@ -227,42 +230,6 @@ class BatchIndex:
             raise Gone(_gone(seq, self.first)) from None
 
 
-@dataclass(frozen=True)
-class Page:
-    """Rows in order; ``cursor`` is the place after them, ``has_more`` whether there are rows after it now."""
-
-    table: pa.Table
-    cursor: str
-    has_more: bool
-    owner: str
-    runs: tuple[tuple[int, int, int], ...] = field(default=())
-    """Where the rows come from: ``(seq, first row, rows)``."""
-    completed: Mapping[int, int] = field(default_factory=dict)
-    """The batches whose last row it has, and when these were committed (µs)."""
-
-    def first(self, rows: int) -> Page:
-        """Return the page that ends after so many of its rows, which are not all."""
-        runs, left = [], rows
-        for seq, first, count in self.runs:
-            if left > 0:
-                runs.append((seq, first, min(count, left)))
-                left -= count
-        seq, first, count = runs[-1]
-        completed = {
-            number: at for number, at in self.completed.items() if number < seq or (number == seq and not left)
-        }
-        cursor = encode_cursor(Position(seq, first + count), self.owner)
-        return replace(
-            self, table=self.table.slice(0, rows), cursor=cursor, has_more=True, runs=tuple(runs), completed=completed
-        )
-
-    def cursors(self) -> Iterator[str]:
-        """Yield, for each row, the cursor of the place after it."""
-        for seq, first, count in self.runs:
-            for row in range(first + 1, first + count + 1):
-                yield encode_cursor(Position(seq, row), self.owner)
-
-
 class _RowsOfPage:
     """Forms the rows of one page piece by piece, so that no more is formed than the page holds.
 
@@ -326,35 +293,48 @@ class ResultReader:
     ) -> Page:
         """Return up to ``limit`` rows after a cursor, or from the oldest rows kept; of batches up to ``latest``.
 
-        A page ends early once its rows take ``page_bytes`` in Arrow's form; of rows that are larger it has one.
+        A page ends early once its rows take ``page_bytes`` in Arrow's form; of rows that are larger it has one. It also
+        ends before rows that cannot be read; the next one passes over them, and says so as its ``gap``.
         Raises MalformedRequest for a cursor that is not of this query, Gone for one below what is kept.
         """
         latest = self.index.latest if latest is None else latest
         position = Position(self.index.first) if after is None else self.index.position(after, deployed.id, latest)
         end = Position(latest + 1)
         tables: list[pa.Table] = []
-        runs, completed, has_more = [], {}, False
+        runs: list[tuple[int, int, int]] = []
+        completed, has_more, gap = {}, False, None
         rows = _RowsOfPage(self.materializer, deployed, page_bytes or self._page_bytes)
         for entry, deployment in self._batches(deployed, position.seq, latest):
-            parts = entry.parts(deployment.slot)
-            total = sum(part.count for part in parts)
-            start = position.row_in(entry.seq)
+            spans = _spans(deployed.query, entry.parts(deployment.slot))
+            total = sum(span.count for span in spans)
+            at = start = position.row_in(entry.seq)
             if start > total:
                 raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
-            count = min(limit, total - start) if rows.bytes_left > 0 else 0
-            if count:
-                taken = list(rows.take(deployment, parts, start, count))
-                tables += taken
-                count = sum(table.num_rows for table in taken)
-                runs.append((entry.seq, start, count))
-                limit -= count
-                if start + count == total:
+            for span in spans:
+                most = min(limit, span.end - at)
+                if at >= span.end or most <= 0 or rows.bytes_left <= 0:
+                    continue
+                try:
+                    for table in rows.take(deployment, span.parts, at - span.start, most):
+                        tables.append(table)
+                        at, limit = at + table.num_rows, limit - table.num_rows
+                except CorruptData as lost:
+                    self.index.check_kept(entry.seq)
+                    if runs or at > start:
+                        break
+                    gap = widened(gap, entry.seq, span.end - at, lost.detail)
+                    at = start = span.end
+                if at < span.end:
+                    break
+            if at > start:
+                runs.append((entry.seq, start, at - start))
+                if at == total:
                     completed[entry.seq] = entry.committed_us
-            if start + count < total:
-                has_more, end = True, Position(entry.seq, start + count)
+            if at < total:
+                has_more, end = True, Position(entry.seq, at)
                 break
         table = pa.concat_tables(tables) if tables else empty_rows(deployed.query)
-        return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs), completed)
+        return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs), completed, gap)
 
     def before_last(self, deployed: DeployedQuery, rows: int) -> str:
         """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
@@ -392,6 +372,27 @@ class ResultReader:
             ):
                 if entry.epoch >= deployment.epoch:
                     yield entry, deployment
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The rows ``[start, start + count)`` that a query has in a batch, and the blocks that they are formed of."""
+
+    parts: Sequence[BlockPart]
+    start: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.count
+
+
+def _spans(query: Query, parts: Sequence[BlockPart]) -> list[_Span]:
+    """Return what can be read whatever becomes of the rest: block by block where rows are in the order of blocks."""
+    if not isinstance(query, Selection):
+        return [_Span(parts, 0, sum(part.count for part in parts))]
+    ends = itertools.accumulate(part.count for part in parts)
+    return [_Span((part,), end - part.count, part.count) for part, end in zip(parts, ends, strict=True)]
 
 
 def _bitset(slots: list[npt.NDArray[np.int32]]) -> int:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, block_paths
-from operators.job.job_files import BATCHES, write_activation
+from operators.job.job_files import BATCHES, noting_damage, write_activation
 from operators.job.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
 from operators.job.worker_memory import set_aside
 from operators.report import united
@@ -80,10 +80,11 @@ class RouterWriter(DataSourceStreamArrowWriter):
         from operators.job.lane_task import LaneTasks
         from operators.job.plan_log import shared_plan
 
+        storage = Storage(self._uri)
         if self._uri not in _SHARED:
-            storage = Storage(self._uri)
             _SHARED[self._uri] = LaneTasks(storage, shared_plan(storage), self._lanes, self._join_row_limit)
-        return StagedRows(_SHARED[self._uri].run(iterator))
+        with noting_damage(storage):
+            return StagedRows(_SHARED[self._uri].run(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish the batch; Spark counts from 0."""

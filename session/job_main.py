@@ -26,7 +26,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from operators.job.executor_pool import ExecutorPool
 from operators.job.executors import REGISTERED, read_most, read_wanted
 from operators.job.isolation_log import begin_attempt
-from operators.job.job_files import BATCHES, WARM_UP_BATCHES, read_lanes, write_heartbeat
+from operators.job.job_files import (
+    BATCHES,
+    WARM_UP_BATCHES,
+    check_lanes,
+    noting_damage,
+    read_damage,
+    read_lanes,
+    write_heartbeat,
+)
 from operators.job.pipeline import JobSettings, settle_lanes, start_job, start_spark
 from operators.job.spark_conf import KEPT_MEMORY, slots
 from operators.job.worker_memory import default_limit
@@ -94,7 +102,7 @@ class Job:
                 self._storage.delete(READY_FILE)
                 failures = 1 if self._batches.latest() > batches_before + WARM_UP_BATCHES else failures + 1
                 self._storage.put(FAILING_FILE, orjson.dumps({"pid": os.getpid(), "times": failures}))
-                if not _is_alive(spark):
+                if read_damage(self._storage) is not None or not _is_alive(spark):
                     break
         return 0 if self._stopping.is_set() else 1
 
@@ -164,6 +172,8 @@ def main(arguments: list[str] | None = None) -> int:
         spark_conf if most_executors is None else {**spark_conf, "spark.executor.instances": str(most_executors)}
     )
     wanted_lanes = options.lanes or slots(options.master, largest_conf)
+    with noting_damage(storage):
+        check_lanes(storage)
     settled_lanes = read_lanes(storage)
     lanes = wanted_lanes if settled_lanes is None else settled_lanes
     if options.lanes not in (0, lanes):

@@ -24,7 +24,10 @@ def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency)
     """Apply what the logs have since a snapshot to its ``state`` and to ``idempotency``; CorruptData for a gap."""
     idempotency.load()
     replay = _Replay(storage, state, idempotency)
-    for _, record in _following(RecordLog(storage, CHANGELOGS), state.epoch):
+    changelogs = RecordLog(storage, CHANGELOGS)
+    if changelogs.latest() < state.epoch:  # the newest ones are always kept
+        changelogs.needed(state.epoch)
+    for _, record in _following(changelogs, state.epoch):
         changelog = Changelog.from_json(record)
         replay.requests_upto(changelog.requests)
         replay.batches_upto(changelog.batches)
@@ -63,11 +66,7 @@ def _following(log: RecordLog, number: int, upto: int | None = None) -> Iterator
     """Yield the records in ``(number, upto]``; CorruptData when one is missing."""
     last = max(log.numbers(), default=0) if upto is None else upto
     for current in range(number + 1, last + 1):
-        try:
-            record = log.read(current)
-        except FileNotFoundError as error:
-            raise _missing(f"Records {number + 1} to {last}", f"one is missing: {error}") from error
-        yield current, record
+        yield current, log.needed(current)
 
 
 def _missing(subject: str, problem: str) -> CorruptData:

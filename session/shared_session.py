@@ -24,6 +24,7 @@ from typing import Any
 
 from operators.job.job_files import BATCHES, CHANGELOGS, PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
+from operators.joins.lookup_join import read_rows
 from session import plan_snapshot
 from session.active import SlotChange
 from session.archive import Archive
@@ -92,11 +93,13 @@ class SharedSession(Changes):
     # lifecycle
 
     def recover(self) -> None:
-        """Bring the state back from the data directory and accept requests."""
+        """Bring the state back from the data directory and accept requests; CorruptData for a file it must have."""
         state = self._snapshots.load()
         self.snapshot_seq, self.snapshot_epoch = state.applied_seq, state.epoch
         self._deadlines = Deadlines(self._settings, state, self._now_us())
         replay_logs(self._storage, state, self._idempotency)
+        for version in sorted(files_needed(state)):
+            read_rows(self._storage, version)
         self._deadlines.watch(state.queries.values())
         self.deliveries.bring_up(state)
         with self._lock:

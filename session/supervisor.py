@@ -6,7 +6,9 @@ service died. Its process group is its own, so that Ctrl-C in a terminal reaches
 
 The Spark driver writes files in the data directory: ``job.json`` with the process ids of itself and of its JVM (and
 when those processes were created, because ids are reused), ``ready.json`` with its own id once its first batch is
-committed, and ``failing.json`` with its own id and how often the query ended in a row, until it is ready again.
+committed, and ``failing.json`` with its own id and how often the query ended in a row, until it is ready again. Once a
+process of the job has found a file missing or damaged without which no batch can be run, ``damaged.json`` says so: then
+the driver ends and is not started again, because only a backup helps.
 
 Temporary files of the driver and its workers go into folders of their own, made before each start. The JVM is killed
 in the end, and would leave some 15 MB behind each time; ``scratch.json`` says which folders must be removed.
@@ -32,7 +34,7 @@ import orjson
 import psutil
 
 from operators.job.checkpoint import check_checkpoint
-from operators.job.job_files import HEARTBEAT
+from operators.job.job_files import DAMAGED, HEARTBEAT, read_damage
 from sources.storage import Storage
 
 JOB_FILE = "job.json"
@@ -179,6 +181,8 @@ class Supervisor:
                 f"{self._name} died",
                 extra={"fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
             )
+            if not self._may_start_again():
+                return
             while not self._stopping.wait(pause):
                 pause = min(self._longest_pause, pause * 2)
                 if self._try_steps(self._end_leftovers, self._spawn):
@@ -199,6 +203,10 @@ class Supervisor:
     def _before_spawn(self) -> None:
         """Do what must be done before the child starts."""
 
+    def _may_start_again(self) -> bool:
+        """Whether it makes sense to start a child that has ended again."""
+        return True
+
     def _end_leftovers(self) -> None:
         """End what the child, or that of an earlier service, left running."""
 
@@ -211,10 +219,12 @@ class JobSupervisor(Supervisor):
         self._storage = storage
         self.stall: str | None = None
         """Why the job gets nowhere, as the watchdog sees it; None while it gets on."""
+        self._damage: str | None = None
 
     def start(self) -> None:
         """End what an earlier service left behind, and start the child; CorruptData for a damaged checkpoint."""
         self._end_leftovers()
+        self._storage.delete(DAMAGED)
         check_checkpoint(self._storage)
         super().start()
 
@@ -231,6 +241,8 @@ class JobSupervisor(Supervisor):
             return "The service is stopping."
         if self.stall is not None:
             return self.stall
+        if self._damage is not None:
+            return f"The job has ended and is not started again. {self._damage}"
         failing = _read_json(self._storage, FAILING_FILE)
         if self.pid is not None and failing.get("pid") == self.pid:
             if failing.get("is_isolating"):
@@ -257,6 +269,12 @@ class JobSupervisor(Supervisor):
     def end_all(self) -> None:
         """End the job with all its processes, whatever they do; it is started anew."""
         kill_all(self.members())
+
+    def _may_start_again(self) -> bool:
+        self._damage = read_damage(self._storage)
+        if self._damage is not None:
+            log.error("the job cannot go on", extra={"fields": {"why": self._damage}})
+        return self._damage is None
 
     def _before_spawn(self) -> None:
         self.stall = None

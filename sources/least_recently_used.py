@@ -41,10 +41,11 @@ class LeastRecentlyUsed(Generic[T]):
             return value
 
     def _keep(self, key: Hashable, value: T) -> None:
+        weight = self._weigh(value)
         with self._lock:
             if key not in self._values:
                 self._values[key] = value
-                self._weight += self._weigh(value)
+                self._weight += weight
             while self._weight > self._limit and len(self._values) > 1:
                 self._weight -= self._weigh(self._values.popitem(last=False)[1])
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
-
-from sources.storage import Storage
+from sources.storage import Storage, not_read_back
 
 
 class RecordLog:
@@ -44,9 +42,16 @@ class RecordLog:
         return self._storage.exists(self._path(number))
 
     def read(self, number: int) -> dict[str, Any]:
-        """Return record ``number``; FileNotFoundError when it is not kept, CorruptData when it is torn."""
+        """Return record ``number``; FileNotFoundError when it is not kept, CorruptData when it is damaged."""
         record: dict[str, Any] = self._storage.get_json(self._path(number))
         return record
+
+    def needed(self, number: int) -> dict[str, Any]:
+        """Return record ``number``, without which nobody can go on; CorruptData also when it is not kept."""
+        try:
+            return self.read(number)
+        except FileNotFoundError as error:
+            raise not_read_back(self._path(number), "it is missing") from error
 
     def after(self, number: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield ``(number, record)`` for every kept record after ``number``, in order."""
@@ -62,7 +67,7 @@ class RecordLog:
 
     def append(self, number: int, record: dict[str, Any]) -> None:
         """Write record ``number``; it is durable when the call returns."""
-        self._storage.put(self._path(number), orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS))
+        self._storage.put_json(self._path(number), record)
 
     def trim(self, upto: int) -> None:
         """Remove the records up to and including ``upto``; it costs what is removed, except the first time."""

@@ -7,18 +7,19 @@ durable when the call returns. Paths are relative to the root and use forward sl
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 from pyarrow import fs
 
+from sources.checksums import crc32, json_document, named_checksum, read_json_document
 from sources.errors import CorruptData
 
 
@@ -85,21 +86,32 @@ class Storage:
         if durable:
             sync_folder(target.parent)
 
+    def put_json(self, path: str, value: Any, *, durable: bool = True) -> None:
+        """Write a JSON object, with a checksum, in the same way."""
+        self.put(path, json_document(value), durable=durable)
+
     @contextmanager
-    def writing(self, path: str) -> Iterator[pa.NativeFile]:
-        """Write a file piece by piece; it is there once the context ends without an error, not flushed to disk."""
+    def writing(self, name: Callable[[int], str]) -> Iterator[CheckedWriter]:
+        """Write a file piece by piece; ``name`` gives its path, for its checksum.
+
+        It is there once the context ends without an error, not flushed to disk; then the writer has its ``path``.
+        """
         if self.local_root is None:
-            self._make_parent(path)
-            with self._fs.open_output_stream(self._full(path)) as out:
-                yield out
+            sink = pa.BufferOutputStream()
+            writer = CheckedWriter(sink)
+            yield writer
+            writer.path = name(writer.crc)
+            self.put(writer.path, sink.getvalue().to_pybytes(), durable=False)
             return
-        target = self.local_root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        folder = (self.local_root / name(0)).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".{uuid.uuid4().hex}"
         try:
             with pa.OSFile(str(temporary), "wb") as out:
-                yield out
-            temporary.replace(target)
+                writer = CheckedWriter(out)
+                yield writer
+            writer.path = name(writer.crc)
+            temporary.replace(self.local_root / writer.path)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -111,16 +123,36 @@ class Storage:
             return source.read()
 
     def get_json(self, path: str) -> Any:
-        """Return the JSON value in ``path``; FileNotFoundError when there is none, CorruptData when it is torn."""
+        """Return the JSON value in ``path``; FileNotFoundError when there is none, CorruptData when it is damaged."""
         try:
-            return orjson.loads(self.get(path))
-        except orjson.JSONDecodeError as error:
+            return read_json_document(self.get(path))
+        except ValueError as error:
             raise not_read_back(path, error, "JSON") from error
 
-    def open(self, path: str) -> pa.NativeFile:
-        """Open ``path`` for reading; a local file is mapped into memory."""
+    def read(self, path: str, *, mapped: bool = False) -> pa.Buffer:
+        """Return the bytes of a file, checked if its name has their checksum.
+
+        FileNotFoundError for no file, CorruptData for a damaged one. A ``mapped`` local file takes no memory; one that
+        is cut meanwhile ends the process.
+        """
+        try:
+            with self.open(path, mapped=mapped) as source:
+                data = source.read_buffer()
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno not in (None, errno.EIO):
+                raise
+            raise not_read_back(path, error) from error
+        crc = named_checksum(path)
+        if crc is not None and crc32(data) != crc:
+            raise not_read_back(path, "its checksum is another")
+        return data
+
+    def open(self, path: str, *, mapped: bool = False) -> pa.NativeFile:
+        """Open ``path`` for reading; a ``mapped`` local file is mapped into memory."""
         if self.local_root is not None:
-            return pa.memory_map(self._full(path))
+            return pa.memory_map(self._full(path)) if mapped else pa.OSFile(self._full(path))
         return self._fs.open_input_file(self._full(path))
 
     def exists(self, path: str) -> bool:
@@ -242,7 +274,26 @@ class Storage:
                     yield status.st_size // status.st_nlink
 
 
-def not_read_back(path: str, error: Exception, content: str = "what was written") -> CorruptData:
+class CheckedWriter:
+    """A file that is being written, for pyarrow to write to; ``crc`` is the checksum of what it has so far."""
+
+    closed = False
+
+    def __init__(self, out: pa.NativeFile) -> None:
+        self._out = out
+        self.crc = 0
+        self.path = ""
+
+    def write(self, data: Any) -> None:
+        """Append a buffer."""
+        self.crc = crc32(data, self.crc)
+        self._out.write(data)
+
+    def flush(self) -> None:
+        """Do nothing: the file is whole at its end only."""
+
+
+def not_read_back(path: str, error: Exception | str, content: str = "what was written") -> CorruptData:
     """Return the error for a file that does not hold ``content`` it must."""
     return CorruptData(
         f"The file {path} must hold {content} to go on; it does not: {error}. Restore the data directory from a backup."

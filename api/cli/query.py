@@ -116,6 +116,7 @@ def results(
         )
         try:
             for page in pages:
+                _note_gap(page, as_json)
                 writer.write(page.rows)
                 cursor, end = page.cursor, page.end
         except KeyboardInterrupt:
@@ -157,7 +158,7 @@ def _pages_so_far(braid: BraidClient, query_id: str, after: str | None, max_rows
     while rows_left is None or rows_left > 0:
         page = braid.results(query_id, after, _PAGE_ROWS if rows_left is None else min(_PAGE_ROWS, rows_left))
         yield page
-        if page.end or not page.rows:
+        if page.end or not (page.rows or page.gap):
             return
         after = page.cursor
         rows_left = None if rows_left is None else rows_left - len(page.rows)
@@ -173,6 +174,7 @@ def _follow_and_retire(
         _announce(registered, as_json, detach=False)
         writer = RowWriter(as_json)
         for page in braid.follow_pages(str(registered["id"]), max_rows=limit):
+            _note_gap(page, as_json)
             writer.write(page.rows)
             cursor, is_over = page.cursor, page.end
         if is_over:
@@ -239,6 +241,11 @@ def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
     deployed = "" if latency is None else f", deployed in {float(latency):.2f} s"
     ending = "" if detach else "; Ctrl-C retires it"
     _note(f"query {query_id}{name} is {state}{deployed}{ending}", as_json)
+
+
+def _note_gap(page: ResultPage, as_json: bool) -> None:
+    if page.gap is not None:
+        _note(str(page.gap.get("detail")), as_json)
 
 
 def _note(sentence: str, as_json: bool) -> None:

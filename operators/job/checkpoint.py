@@ -9,14 +9,16 @@ before it, unless the setting ``flush_batches`` is off; they must be whole.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import orjson
 
-from operators.job.job_files import BATCHES
+from operators.job.job_files import ACTIVATIONS, BATCHES, CHANGELOGS, PLANS, check_lanes
 from operators.job.lane_files import LaneFiles
 from operators.job.offsets import Offset
 from sources.errors import CorruptData
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.record_log import RecordLog, file_number
+from sources.storage import Storage, not_read_back
 
 OFFSETS = "checkpoint/offsets"
 COMMITS = "checkpoint/commits"
@@ -24,11 +26,13 @@ _LINES = {OFFSETS: 2, COMMITS: 1}
 
 
 def check_checkpoint(storage: Storage) -> None:
-    """Remove what is torn and need not be there; CorruptData where Spark and the batch log are not of one moment.
+    """Remove what is torn and need not be there; CorruptData where Spark and the batch log are not of one moment, or
+    a file is missing or damaged without which no batch can be run.
 
     Call it before the job starts: nobody else may write to either.
     """
     published = RecordLog(storage, BATCHES).latest()
+    check_lanes(storage)
     committed, logged = _newest(storage, COMMITS), _newest(storage, OFFSETS)
     if committed and not _is_whole(storage, COMMITS, committed):
         storage.delete(_path(COMMITS, committed))
@@ -42,12 +46,42 @@ def check_checkpoint(storage: Storage) -> None:
             raise CorruptData(
                 "Another version of Braid wrote the data directory: it must be empty, or go on with that."
             )
+        _check_no_gap(storage)
+        _check_plan(storage, record["epoch"])
         for path in record["lanes"].values():
             LaneFiles(storage, published + 1, path).check()
     if committed > published:
         raise _missing(f"batches/{committed:012d}.json", f"Spark committed batch {committed}")
     if logged < published or not (logged == 0 or _is_whole(storage, OFFSETS, logged)):
         raise _missing(_path(OFFSETS, published), f"batch {published} was published")
+
+
+def _check_no_gap(storage: Storage) -> None:
+    """Raise CorruptData where a batch record is missing between others."""
+    numbers = RecordLog(storage, BATCHES).numbers()
+    for number, following in pairwise(numbers):
+        if following != number + 1:
+            raise not_read_back(f"{BATCHES}/{number + 1:012d}.json", "it is missing")
+
+
+def _check_plan(storage: Storage, epoch: int) -> None:
+    """Raise CorruptData unless all files can be read of which the queries of ``epoch``, and later ones, are rebuilt."""
+    snapshots = [file_number(name) for name in storage.names(PLANS)]
+    for name in storage.names(PLANS):
+        storage.get_json(f"{PLANS}/{name}")
+    begin = max((snapshot for snapshot in snapshots if snapshot <= epoch), default=0)
+    changelogs = RecordLog(storage, CHANGELOGS)
+    for number in range(begin + 1, changelogs.latest() + 1):
+        changelogs.needed(number)
+    reached = begin
+    for name in storage.names(ACTIVATIONS):
+        if begin < file_number(name) <= epoch:
+            activation = storage.get_json(f"{ACTIVATIONS}/{name}")
+            if activation["previous_epoch"] > reached:
+                break
+            reached = activation["epoch"]
+    if reached < epoch:
+        raise not_read_back(f"of {ACTIVATIONS} with epoch {reached + 1}", "it is missing")
 
 
 def newest_offset(storage: Storage) -> int:

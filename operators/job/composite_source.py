@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from operators.job.job_files import WARM_UP_BATCHES
+from operators.job.job_files import WARM_UP_BATCHES, noting_damage
 from operators.job.offsets import Offset
 from operators.job.wire import WIRE_SCHEMA, to_batch
 from operators.job.worker_memory import set_aside
@@ -53,6 +53,7 @@ class CompositeReader(DataSourceStreamReader):
 
     def __init__(self, uri: str, lanes: list[int], target_seconds: str) -> None:
         self._uri = uri
+        self._storage = Storage(uri)
         self._lanes = lanes
         self._target_seconds = float(target_seconds)
         self._planner: Planner | None = None
@@ -67,8 +68,9 @@ class CompositeReader(DataSourceStreamReader):
         if self._planner is None:
             from operators.job.planner import Planner  # as in read
 
-            self._planner = Planner(Storage(self._uri), self._target_seconds)
-        return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
+            self._planner = Planner(self._storage, self._target_seconds)
+        with noting_damage(self._storage):
+            return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return one task, or one per lane when there are tuples enough; the same for a batch that runs again.
@@ -91,9 +93,10 @@ class CompositeReader(DataSourceStreamReader):
         from operators.job.source_task import SourceTasks
 
         if self._uri not in _SHARED:
-            storage = Storage(self._uri)
-            _SHARED[self._uri] = SourceTasks(storage, shared_plan(storage), self._lanes)
-        yield to_batch(list(_SHARED[self._uri].run(Offset.from_json(start), Offset.from_json(end), task, tasks)))
+            _SHARED[self._uri] = SourceTasks(self._storage, shared_plan(self._storage), self._lanes)
+        with noting_damage(self._storage):
+            rows = list(_SHARED[self._uri].run(Offset.from_json(start), Offset.from_json(end), task, tasks))
+        yield to_batch(rows)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the session trims what was read, once the batch record is on disk."""

@@ -5,14 +5,16 @@ Processes that only plan or commit import this module and not :mod:`operators.jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
-from sources.storage import Storage
+from sources.errors import CorruptData
+from sources.record_log import RecordLog
+from sources.storage import Storage, not_read_back
 
 BATCHES = "batches"
 CHANGELOGS = "changelogs"
@@ -22,6 +24,7 @@ PLANNED = "planned.json"
 LANES = "lanes.json"
 UNAVAILABLE = "unavailable.json"
 HEARTBEAT = "heartbeat.json"
+DAMAGED = "damaged.json"
 
 WARM_UP_BATCHES = 2
 """How many batches at a start are there to have every process load what it needs; then the job is ready."""
@@ -31,7 +34,7 @@ def write_activation(storage: Storage, previous_epoch: int, epoch: int, clocks: 
     """Record the clocks with which the epochs in ``(previous_epoch, epoch]`` became active; nothing for none."""
     if epoch > previous_epoch:
         record = {"previous_epoch": previous_epoch, "epoch": epoch, "clocks": clocks}
-        storage.put(f"{ACTIVATIONS}/{epoch:012d}.json", orjson.dumps(record))
+        storage.put_json(f"{ACTIVATIONS}/{epoch:012d}.json", record)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,24 @@ def read_heartbeat(storage: Storage) -> int | None:
     return _read_message(storage, HEARTBEAT).get("number")
 
 
+@contextmanager
+def noting_damage(storage: Storage) -> Iterator[None]:
+    """Tell the service, where CorruptData is raised, without which file the job cannot go on."""
+    try:
+        yield
+    except CorruptData as error:
+        storage.put_json(DAMAGED, {"detail": error.detail})
+        raise
+
+
+def read_damage(storage: Storage) -> str | None:
+    """Return what the job told so, None for nothing."""
+    try:
+        return str(storage.get_json(DAMAGED)["detail"])
+    except FileNotFoundError:
+        return None
+
+
 def _read_message(storage: Storage, path: str) -> dict[str, Any]:
     """Return what the planner wrote, empty where a power cut tore it: it is not flushed to disk."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError):
@@ -95,3 +116,16 @@ def read_lanes(storage: Storage) -> int | None:
         return int(storage.get_json(LANES)["lanes"])
     except FileNotFoundError:
         return None
+    except (TypeError, KeyError, ValueError) as error:
+        raise not_read_back(LANES, repr(error), "the number of lanes") from error
+
+
+def check_lanes(storage: Storage) -> None:
+    """Raise CorruptData where the newest batch had another number of lanes: buckets would go to others than before."""
+    batches = RecordLog(storage, BATCHES)
+    newest = batches.latest()
+    had = len(batches.read(newest).get("operator_busy_us", ())) if newest else 0
+    lanes = read_lanes(storage)
+    if had and lanes != had:
+        got = "it is missing" if lanes is None else f"it has {lanes}"
+        raise not_read_back(LANES, got, f"the number of lanes, {had} as the record of batch {newest} says,")

@@ -7,13 +7,13 @@ the manifest that its offset names (:class:`operators.job.offsets.Offset`), so i
 from __future__ import annotations
 
 import uuid
-import zlib
 from typing import Any
 
 import orjson
 
-from operators.bucket_store import STATES, batch_of
-from sources.errors import CorruptData
+from operators.bucket_store import STATES, batch_of, read_state
+from operators.lane_state import unpack
+from sources.checksums import crc32, with_checksum
 from sources.storage import Storage
 
 
@@ -62,9 +62,11 @@ class LaneFiles:
         self._is_changed = True
 
     def check(self) -> None:
-        """Read all entries: CorruptData names a file that is not there, or not whole."""
+        """Read all that the lane needs to go on: CorruptData names a file that is not there, or not whole."""
         for path in self._entries.values():
-            self._get(path)
+            for payload in unpack(self._get(path)):
+                if payload.path:
+                    read_state(self._storage, payload.path)
 
     def settle(self) -> str | None:
         """Write the manifest if the batch changed the state; return the path that the batch record is to name."""
@@ -78,19 +80,9 @@ class LaneFiles:
         return self._put(orjson.dumps({"head": self._head, "entries": self._entries, "garbage": garbage}))
 
     def _put(self, data: bytes) -> str:
-        path = f"{STATES}/{self._seq:012d}-{uuid.uuid4().hex}-{zlib.crc32(data):08x}"
+        path = with_checksum(f"{STATES}/{self._seq:012d}-{uuid.uuid4().hex}", crc32(data))
         self._storage.put(path, data, durable=False)
         return path
 
     def _get(self, path: str) -> bytes:
-        """Return what was put at a path, whose last part is its checksum."""
-        try:
-            data = self._storage.get(path)
-        except FileNotFoundError:
-            data = None
-        if data is None or f"{zlib.crc32(data):08x}" != path.rpartition("-")[2]:
-            raise CorruptData(
-                f"The file {path} must be there, and whole: it has state of a lane before batch {self._seq}."
-                " Restore the data directory from a backup."
-            )
-        return data
+        return bytes(read_state(self._storage, path))

@@ -58,7 +58,7 @@ class JobSettings:
 def settle_lanes(storage: Storage, lanes: int) -> None:
     """Fix the number of lanes of this data folder, unless an earlier start did: it never changes."""
     if read_lanes(storage) is None:
-        storage.put(LANES, orjson.dumps({"lanes": lanes}))
+        storage.put_json(LANES, {"lanes": lanes})
 
 
 def start_spark(settings: JobSettings, home: Path | None = None) -> SparkSession:

@@ -39,7 +39,7 @@ class PlanLog:
         while live.epoch < end.epoch:
             epoch = live.epoch + 1
             clocks = end.clocks if epoch > start.epoch else self._clocks_at_activation(epoch)
-            live.apply(self._changelogs.read(epoch), clocks)
+            live.apply(self._changelogs.needed(epoch), clocks)
         self._live = live
         if not end.failed:
             self._without = None
@@ -64,6 +64,8 @@ class PlanLog:
         if index == len(self._activated):
             raise CorruptData(f"Epoch {epoch} is in the offset log, but no activation of it is in {ACTIVATIONS!r}.")
         record = self._storage.get_json(f"{ACTIVATIONS}/{self._activated[index]:012d}.json")
+        if record["previous_epoch"] >= epoch:
+            raise CorruptData(f"Epoch {epoch} is in the offset log, but no activation of it is in {ACTIVATIONS!r}.")
         clocks: dict[str, int | None] = record["clocks"]
         return clocks
 

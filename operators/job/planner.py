@@ -224,7 +224,7 @@ class Planner:
         if self._epoch == 0 and latest:
             self._start_from_snapshot()
         while self._epoch < latest:
-            changelog = self._changelogs.read(self._epoch + 1)
+            changelog = self._changelogs.needed(self._epoch + 1)
             for value in changelog["streams_created"]:
                 definition = StreamDefinition.from_json(value)
                 self._definitions[definition.id] = definition

@@ -68,9 +68,11 @@ class BlockInput:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes once rows are formed, if all columns are read, about."""
+        """The memory that it and its files take once rows are formed, if all columns are read, about."""
+        files = {piece.file.path: piece.file.table.nbytes for piece in self._pieces if piece.file.path}
         widths = (piece.file.table.nbytes / max(1, piece.file.table.num_rows) for piece in self._pieces)
-        return _TUPLE_BYTES * self.length + int(sum(len(p.rows) * w for p, w in zip(self._pieces, widths, strict=True)))
+        columns = int(sum(len(p.rows) * w for p, w in zip(self._pieces, widths, strict=True)))
+        return _TUPLE_BYTES * self.length + columns + sum(files.values())
 
     @cached_property
     def _order(self) -> Places | None:

@@ -6,6 +6,7 @@ tuple then follows its key. What comes out is a chunk like any other, with more 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from operators.keys import as_numbers, encode_keys
 from operators.lookups import Lookup
 from operators.tuples import Tuples
 from sources.columns import one_array
-from sources.storage import Storage
+from sources.storage import Storage, not_read_back
 
 Numbers = npt.NDArray[np.int64]
 
@@ -38,6 +39,23 @@ MOST_BYTES = 1 << 30
 def version_path(version: str) -> str:
     """Return where the rows of a table lie that a query was deployed with."""
     return f"{FOLDER}/{version}.arrow"
+
+
+def version_of(data: bytes | pa.Buffer) -> str:
+    """Return the name of rows in an Arrow IPC file: equal for equal rows."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def read_rows(storage: Storage, version: str) -> pa.Buffer:
+    """Return the file of a version; CorruptData when it is gone, or has other rows."""
+    path = version_path(version)
+    try:
+        data = storage.read(path)
+    except FileNotFoundError as error:
+        raise not_read_back(path, "it is missing") from error
+    if version_of(data) != version:
+        raise not_read_back(path, "its checksum is another")
+    return data
 
 
 class LookupFailed(Exception):
@@ -69,8 +87,8 @@ class IndexedTables:
 
     def _table(self, version: str) -> pa.Table:
         if version not in self._rows:
-            with self._storage.open(version_path(version)) as source:
-                self._rows[version] = pa.ipc.open_file(source).read_all().combine_chunks()
+            data = read_rows(self._storage, version)
+            self._rows[version] = pa.ipc.open_file(data).read_all().combine_chunks()
         return self._rows[version]
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.columns import one_array
-from sources.storage import Storage
+from sources.storage import not_read_back
 
 TIME = "_time"
 
@@ -24,7 +24,8 @@ TIME = "_time"
 class TupleFile:
     """Tuples of one input: columns by name, and :data:`TIME`, their event times (µs, int64).
 
-    ``path`` is empty for tuples in memory. A file is mapped when it is first read, as long as this is kept.
+    ``path`` is empty for tuples in memory. A file is opened, and checked, when it is first read, and stays open as long
+    as this is kept.
     """
 
     def __init__(self, path: str, read: Callable[[], pa.Table]) -> None:
@@ -38,7 +39,7 @@ class TupleFile:
 
     @cached_property
     def table(self) -> pa.Table:
-        """All columns; FileNotFoundError where the file has been removed."""
+        """All columns; CorruptData where the file has been removed, or is damaged."""
         return self._read()
 
     @cached_property
@@ -53,10 +54,13 @@ class TupleFile:
 
 
 class TupleFiles:
-    """Files of tuples by path, each mapped once for all that hold it; safe between threads."""
+    """Files of tuples by path, each opened once for all that hold it; safe between threads.
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    ``read`` gives the bytes of a path.
+    """
+
+    def __init__(self, read: Callable[[str], pa.Buffer]) -> None:
+        self._read = read
         self._held: WeakValueDictionary[str, TupleFile] = WeakValueDictionary()
         self._lock = Lock()
 
@@ -65,8 +69,12 @@ class TupleFiles:
         with self._lock:
             file = self._held.get(path)
             if file is None:
-                file = self._held[path] = TupleFile(path, lambda: self._map(path))
+                file = self._held[path] = TupleFile(path, lambda: self._open(path))
             return file
 
-    def _map(self, path: str) -> pa.Table:
-        return pa.ipc.open_file(self._storage.open(path)).read_all()
+    def _open(self, path: str) -> pa.Table:
+        data = self._read(path)
+        try:
+            return pa.ipc.open_file(data).read_all()
+        except pa.ArrowInvalid as error:
+            raise not_read_back(path, error) from error

@@ -75,6 +75,12 @@ class WindowRows:
     def __len__(self) -> int:
         return int(self.count.sum())
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take."""
+        runs = (self.of, self.slot, self.start, self.end, self.count)
+        return sum(column.nbytes for column in runs) + sum(table.nbytes for table in self.tables)
+
     def table(self) -> pa.Table:
         """Return the rows with all columns: ``_slot``, ``window_start``, ``window_end``, and those of ``tables``.
 

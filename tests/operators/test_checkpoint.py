@@ -7,10 +7,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from operators.bucket_store import STATES
+from operators.bucket_store import INLINE_BYTES, STATES, put_payload
 from operators.job.checkpoint import COMMITS, OFFSETS, check_checkpoint
+from operators.job.job_files import ACTIVATIONS, CHANGELOGS, LANES, PLANS, write_activation
 from operators.job.lane_files import LaneFiles
 from operators.job.offsets import Offset
+from operators.lane_state import Payload, pack
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -26,7 +28,7 @@ def storage(tmp_path: Path) -> Storage:
     for batch in range(3):
         storage.put(f"{OFFSETS}/{batch}", OFFSET)
     for batch in range(2):
-        RecordLog(storage, "batches").append(batch + 1, {"seq": batch + 1, "lanes": {}})
+        RecordLog(storage, "batches").append(batch + 1, {"seq": batch + 1, "epoch": 0, "lanes": {}})
         storage.put(f"{COMMITS}/{batch}", COMMIT)
     for folder in (OFFSETS, COMMITS):  # what was being written
         storage.put(f"{folder}/.9.8f0a.tmp", b"")
@@ -84,17 +86,70 @@ def test_the_record_of_a_committed_batch_must_be_there(storage: Storage) -> None
         check_checkpoint(storage)
 
 
+def test_lanes_are_as_many_as_in_the_newest_record(storage: Storage) -> None:
+    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 0, "lanes": {}, "operator_busy_us": [5, 7]})
+    storage.put_json(LANES, {"lanes": 2})
+    check_checkpoint(storage)
+    for edited in (b'{"lanes":3}', b"{}", b"[]", b'{"lanes":"many"}', b""):
+        storage.put(LANES, edited)
+        with pytest.raises(CorruptData, match=r"lanes\.json must hold"):
+            check_checkpoint(storage)
+    storage.put(LANES, b'{"lanes":2}')  # as a version before wrote it
+    check_checkpoint(storage)
+    storage.delete(LANES)
+    with pytest.raises(CorruptData, match=r"lanes, 2 as the record of batch 3 says.*it is missing"):
+        check_checkpoint(storage)
+
+
+def test_what_the_queries_are_rebuilt_of_must_be_there(storage: Storage) -> None:
+    changelogs = RecordLog(storage, CHANGELOGS)
+    for epoch in (1, 2, 3, 4):
+        changelogs.append(epoch, {"epoch": epoch})
+        write_activation(storage, epoch - 1, epoch, {})
+    storage.put_json(f"{PLANS}/000000000001.json", {"epoch": 1})
+    changelogs.trim(1)
+    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 3, "lanes": {}})
+    check_checkpoint(storage)
+    for folder, unneeded in ((CHANGELOGS, 0), (ACTIVATIONS, 1), (PLANS, 0)):
+        for name in storage.names(folder)[unneeded : 3 if folder == ACTIVATIONS else None]:
+            path = f"{folder}/{name}"
+            whole = storage.get(path)
+            storage.put(path, whole.replace(b":1", b":2").replace(b":2", b":9").replace(b":3", b":9")[:-1] + b" ")
+            with pytest.raises(CorruptData, match=f"{path} must hold JSON"):
+                check_checkpoint(storage)
+            storage.delete(path)
+            if name != "000000000004.json":  # of which nobody here knows
+                with pytest.raises(CorruptData, match="it is missing"):
+                    check_checkpoint(storage)
+            storage.put(path, whole)
+    check_checkpoint(storage)
+
+
+def test_a_batch_record_must_not_be_missing_between_others(storage: Storage) -> None:
+    for seq in (3, 4):
+        RecordLog(storage, "batches").append(seq, {"seq": seq, "epoch": 0, "lanes": {}})
+    storage.put(f"{OFFSETS}/3", OFFSET)
+    check_checkpoint(storage)
+    storage.delete("batches/000000000003.json")
+    with pytest.raises(CorruptData, match=r"batches/000000000003\.json must hold.*it is missing"):
+        check_checkpoint(storage)
+
+
 def test_the_state_that_the_newest_record_names_must_be_there_and_whole(storage: Storage) -> None:
     state = LaneFiles(storage, 3, None)
-    state.put_entry(3, b"entry")
+    bucket = Payload(*put_payload(storage, 3, bytes(INLINE_BYTES + 1)))
+    state.put_entry(3, pack([Payload("", b"small"), bucket]))
     manifest = state.settle()
-    RecordLog(storage, "batches").append(3, {"seq": 3, "lanes": {"0": manifest}})
+    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 0, "lanes": {"0": manifest}})
     check_checkpoint(storage)
-    for path in [f"{STATES}/{name}" for name in storage.names(STATES)]:
+    for path in [bucket.path, *(f"{STATES}/{name}" for name in storage.names(STATES))]:
         whole = storage.get(path)
-        storage.put(path, whole[:-1])
-        with pytest.raises(CorruptData, match=f"{path} must be there, and whole"):
-            check_checkpoint(storage)
+        for damaged in (whole[:-1], b"", whole[:-1] + bytes([whole[-1] ^ 1]), None):
+            storage.delete(path)
+            if damaged is not None:
+                storage.put(path, damaged)
+            with pytest.raises(CorruptData, match=f"{path} must hold what was written.*from a backup"):
+                check_checkpoint(storage)
         storage.put(path, whole)
     RecordLog(storage, "batches").append(4, {"seq": 4})
     storage.put(f"{OFFSETS}/3", OFFSET)

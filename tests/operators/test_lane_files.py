@@ -91,7 +91,7 @@ def test_a_state_that_is_gone_or_damaged_is_named(storage: Storage) -> None:
             storage.delete(damaged)
             if (content := damage(whole)) is not None:
                 storage.put(damaged, content)
-            with pytest.raises(CorruptData, match=f"{damaged} must be there, and whole.*before batch 2"):
+            with pytest.raises(CorruptData, match=f"{damaged} must hold what was written.*from a backup"):
                 LaneFiles(storage, 2, path).entry(1)
             storage.put(damaged, whole)
     assert LaneFiles(storage, 2, path).entry(1) == b"entry"

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from operators.expressions import Call, Column, Expression
 from operators.joins import lookup_join
-from operators.joins.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, version_path
+from operators.joins.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, read_rows, version_path
 from operators.lookups import Lookup
+from sources.errors import CorruptData
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 from sources.static_table import TableVersion
 from sources.storage import Storage
@@ -120,8 +121,21 @@ def test_tables_that_nobody_reads_are_let_go(tmp_path: Path) -> None:
     tables.keep([lookup])
     assert tables.index(lookup) is index
     tables.keep([])
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(CorruptData, match="it is missing"):
         tables.index(lookup)
+
+
+def test_the_rows_of_a_table_must_be_those_that_its_name_says(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    version = stored(storage, pa.table({"k": [1]}))
+    path = version_path(version)
+    whole = storage.get(path)
+    for at in range(0, len(whole), 7):
+        storage.put(path, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CorruptData, match=f"{path} must hold what was written"):
+            read_rows(storage, version)
+    storage.put(path, whole)
+    assert bytes(read_rows(storage, version)) == whole
 
 
 def test_the_most_frequent_key_is_known() -> None:

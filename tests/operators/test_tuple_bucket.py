@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import kernels
-from operators.bucket_store import TUPLES, put_block
+from operators.bucket_store import TUPLES, put_block, read_state
 from operators.joins import tuple_bucket
 from operators.joins.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
 from operators.joins.tuple_files import TIME, TupleFiles
 from operators.keys import encode_keys
 from operators.tuples import Tuples
+from sources.errors import CorruptData
 from sources.storage import Storage
 
 
@@ -52,7 +54,7 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
     assert indexed.table.num_rows == (is_wanted.sum() if worth_taking else length)
 
     storage = Storage(str(tmp_path))
-    path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(storage)
+    path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(partial(read_state, storage))
     read: dict[str, list[tuple[int, int, int, int]]] = {}
     shares: dict[str, dict[int, int]] = {}
     for lane, index in indexed.indexes:
@@ -88,9 +90,9 @@ def test_nothing_is_written_that_nobody_wants() -> None:
     assert index_tuples(Tuples({"a": pa.array([1, 2])}, 2), np.array([3, 4]), [nobody]) is None
 
 
-def test_a_file_is_mapped_once_for_all_that_hold_it(tmp_path: Path) -> None:
+def test_a_file_is_opened_once_for_all_that_hold_it(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    files = TupleFiles(storage)
+    files = TupleFiles(partial(read_state, storage))
     path = put_block(storage, TUPLES, 1, pa.table({TIME: [7]}))
     file = files.at(path)
     assert file.times.tolist() == [7]
@@ -98,5 +100,5 @@ def test_a_file_is_mapped_once_for_all_that_hold_it(tmp_path: Path) -> None:
     storage.delete(path)
     assert files.at(path).times.tolist() == [7], "it is open"
     del file
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(CorruptData, match="it is missing"):
         _ = files.at(path).times

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from operators.predicates.query_set import pack, to_arrow, words_for
 from operators.windowing.window_rows import SLOT, WindowRows
+from sources.checksums import crc32, with_checksum
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -108,12 +109,13 @@ class BatchWriter:
 
     def _write(self, folder: str, table: pa.Table, chunk: int | None) -> str:
         self._blocks += 1
-        path = f"{folder}/{self.seq + 1:012d}-{self._blocks}.arrow"
         sink = io.BytesIO()
         if SLOT in table.column_names:
             WindowRows.of_table(table).write(sink)
         else:
             with pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table, max_chunksize=chunk)
+        stem = f"{folder}/{self.seq + 1:012d}-{self._blocks}"
+        path = with_checksum(stem, crc32(sink.getvalue()), ".arrow")
         self._storage.put(path, sink.getvalue(), durable=False)
         return path

@@ -20,9 +20,10 @@ from router.courier import Courier
 from router.delivery import Delivery
 from router.delivery_log import DeliveredQuery
 from router.deployment import Deployment
+from router.page import Page
 from router.progress import DELIVERING, Progress
 from router.refused_rows import RefusedRows
-from router.result_reader import BatchIndex, Page, ResultReader
+from router.result_reader import BatchIndex, ResultReader
 from router.sinks.connectors import read_sink
 from router.sinks.sink import DelivererIdentity
 from sources.errors import Gone

@@ -21,8 +21,9 @@ from router.deliverer import Deliverer
 from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
 from router.deployment import Deployment
 from router.materialize import DeployedQuery
+from router.page import Page
 from router.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
-from router.result_reader import Page, ResultReader
+from router.result_reader import ResultReader
 from router.retention import Retention
 from router.share import Share
 from router.sinks.connectors import SinkDefinition, read_sink

@@ -21,7 +21,7 @@ from operators.windows import Emit, Window
 from router import result_reader
 from router.deployment import Deployment
 from router.result_reader import BatchIndex, ResultReader
-from sources.errors import CorruptData, Gone, MalformedRequest
+from sources.errors import MalformedRequest
 from sources.record_log import RecordLog
 from sources.schema import BIGINT, TIMESTAMP, VARCHAR
 from sources.storage import Storage
@@ -378,27 +378,6 @@ def test_only_absorbed_batches_are_visible(storage: Storage) -> None:
     reader.absorb(record)
     reader.absorb(record)
     assert reader.read(Deployed(0, 1), None, 9).table.num_rows == 1
-
-
-def test_a_block_that_differs_from_its_record_is_reported(storage: Storage) -> None:
-    writer, reader = BatchWriter(storage), ResultReader(storage)
-    record = commit_numbers(writer, [1, 2])
-    record["results"][0]["counts"] = [3]
-    reader.absorb(record)
-    with pytest.raises(CorruptData, match="must hold 3 rows of slot 0"):
-        reader.read(Deployed(0, 1), None, 9)
-    storage.put(record["results"][0]["path"], b"ARROW1 no")
-    with pytest.raises(CorruptData, match="Arrow IPC file"):
-        ResultReader(storage, reader.index).read(Deployed(0, 1), None, 9)
-
-
-def test_a_removed_block_is_gone(storage: Storage) -> None:
-    writer, reader = BatchWriter(storage), ResultReader(storage)
-    record = commit_numbers(writer, [1])
-    reader.absorb(record)
-    storage.delete(record["results"][0]["path"])
-    with pytest.raises(Gone):
-        reader.read(Deployed(0, 1), None, 9)
 
 
 def test_a_page_out_of_a_million_rows_costs_a_slice(storage: Storage) -> None:

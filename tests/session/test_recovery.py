@@ -390,7 +390,7 @@ def test_a_missing_record_is_said_not_skipped(driver: Driver) -> None:
     for _ in range(3):
         driver.batch()
     driver.storage.delete("batches/000000000002.json")
-    with pytest.raises(CorruptData, match="one is missing"):
+    with pytest.raises(CorruptData, match="it is missing"):
         driver.recovered()
 
 

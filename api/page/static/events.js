@@ -70,6 +70,7 @@ export function follow(id, { tail, mostPerSecond, onRows, onState }) {
           if (rows.length) onRows(rows);
           return "end";
         }
+        if (event.event === "gap") continue; // of rows that nobody can read
         if (event.event === "failed") return JSON.parse(event.data).error;
         rows.push(event.data);
         last = event.id;

@@ -1,0 +1,81 @@
+"""Pages of rows, as readers of results and of dead letters give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from router.cursor import Position, encode_cursor
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Rows that nobody can read any more: how many, the first and the last batch with some, and why not the first."""
+
+    rows: int
+    first_seq: int
+    last_seq: int
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that readers are told."""
+        return {"rows": self.rows, "batches": [self.first_seq, self.last_seq], "detail": str(self)}
+
+    def __str__(self) -> str:
+        batches = f"batch {self.first_seq}"
+        if self.last_seq > self.first_seq:
+            batches = f"batches {self.first_seq} to {self.last_seq}"
+        return f"{self.rows} rows of {batches} cannot be read and are passed over. {self.why}"
+
+
+def widened(gap: Gap | None, seq: int, rows: int, why: str) -> Gap:
+    """Return a gap, if there is one, with more rows after it, of batch ``seq``."""
+    return Gap(rows, seq, seq, why) if gap is None else replace(gap, rows=gap.rows + rows, last_seq=seq)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows in order; ``cursor`` is the place after them, ``has_more`` whether there are rows after it now.
+
+    ``gap`` are rows before them that cannot be read.
+    """
+
+    table: pa.Table
+    cursor: str
+    has_more: bool
+    owner: str
+    runs: tuple[tuple[int, int, int], ...] = field(default=())
+    """Where the rows come from: ``(seq, first row, rows)``."""
+    completed: Mapping[int, int] = field(default_factory=dict)
+    """The batches whose last row it has, and when these were committed (µs)."""
+    gap: Gap | None = None
+
+    def first(self, rows: int) -> Page:
+        """Return the page that ends after so many of its rows, which are not all."""
+        runs, left = [], rows
+        for seq, first, count in self.runs:
+            if left > 0:
+                runs.append((seq, first, min(count, left)))
+                left -= count
+        seq, first, count = runs[-1]
+        completed = {
+            number: at for number, at in self.completed.items() if number < seq or (number == seq and not left)
+        }
+        cursor = encode_cursor(Position(seq, first + count), self.owner)
+        return replace(
+            self, table=self.table.slice(0, rows), cursor=cursor, has_more=True, runs=tuple(runs), completed=completed
+        )
+
+    @property
+    def cursor_after_gap(self) -> str:
+        """The place before the first row."""
+        return encode_cursor(Position(*self.runs[0][:2]), self.owner) if self.runs else self.cursor
+
+    def cursors(self) -> Iterator[str]:
+        """Yield, for each row, the cursor of the place after it."""
+        for seq, first, count in self.runs:
+            for row in range(first + 1, first + count + 1):
+                yield encode_cursor(Position(seq, row), self.owner)
