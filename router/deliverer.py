@@ -11,6 +11,7 @@ import time
 import zlib
 from collections import defaultdict
 from dataclasses import replace
+from functools import cached_property
 
 from operators.job.job_files import BATCHES
 from router.courier import Courier
@@ -41,13 +42,7 @@ class Deliverer:
         """Confine sinks as the service does; ``sink_folder`` is the folder for them where this machine has another."""
         self._storage = storage
         self._share = share
-        data_directory = storage.uri if storage.local_root is None else str(storage.local_root)
-        confinement = Confinement.of(storage)
-        if sink_folder:
-            confinement = replace(confinement, sink_folder=sink_folder)
-        self._identity = DelivererIdentity(
-            f"{zlib.crc32(data_directory.encode()):08x}-{share.number}-{share.of}", confinement
-        )
+        self._sink_folder = sink_folder
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCHES)
         self._reader = ResultReader(storage, BatchIndex(self._batches))
@@ -118,6 +113,15 @@ class Deliverer:
         for query_id in self._progress.keys() - queries.keys():  # also what was dropped while nobody followed
             del self._progress[query_id]
             self._dropped.add(part_of(query_id))
+
+    @cached_property
+    def _identity(self) -> DelivererIdentity:
+        """Who it is; asked for only once the service has written a query, and before it what it confines."""
+        confinement = Confinement.of(self._storage)
+        if self._sink_folder:
+            confinement = replace(confinement, sink_folder=self._sink_folder)
+        name = f"{zlib.crc32(self._storage.location.encode()):08x}-{self._share.number}-{self._share.of}"
+        return DelivererIdentity(name, confinement)
 
     def _begin(self, query: DeliveredQuery) -> None:
         delivery = Delivery(query, self._progress[query.id], self._reader.index.latest, self._refused)

@@ -19,6 +19,7 @@ from session.query_record import QueryRecord
 from session.query_requests import PlannedQuery
 from session.session_state import SessionState
 from sources.errors import Conflict, Overloaded, UnknownObject
+from sources.names import name_key
 from sources.static_table import TableVersion
 
 MOST_SHOWN = 20
@@ -175,20 +176,20 @@ class Reservations:
     def hold_name(self, state: SessionState, name: str, kind: str) -> None:
         """Hold the name of a new stream or table; Conflict when it is taken by either."""
         taken_names = (*state.catalog, *(table.definition.name for table in state.catalog.tables()))
-        if name.lower() in self._names or any(name.lower() == taken.lower() for taken in taken_names):
+        if name_key(name) in {*self._names, *map(name_key, taken_names)}:
             raise Conflict(
                 f"The name of a {kind} must be new; {name!r} exists. Drop it first or choose another.",
                 stream=name if kind == "stream" else None,
             )
-        self._names[name.lower()] = Event()
+        self._names[name_key(name)] = Event()
 
     def being_made(self, name: str) -> Event | None:
         """Return the event that is set when a held name is released, None for a name that is not held."""
-        return self._names.get(name.lower())
+        return self._names.get(name_key(name))
 
     def release_name(self, name: str) -> None:
         """Release the name of a new stream or table."""
-        released = self._names.pop(name.lower(), None)
+        released = self._names.pop(name_key(name), None)
         if released is not None:
             released.set()
 

@@ -1,11 +1,11 @@
 """Finished queries on disk: known until their retention has passed, while they take next to no memory.
 
 A query that has settled (:meth:`~session.session_state.SessionState.settled`) never changes again. Each snapshot of
-the session moves those that have settled since the last one into a segment ``finished/N.arrow`` and names it; a segment
-that no snapshot names does not count.
+the session moves those that have settled since the last one into a segment ``finished/N-….arrow`` and names it; a
+segment that no snapshot names does not count.
 
-A segment is an Arrow file with its rows in the order of the queries' numbers: ``number``, ``finished_us``, ``failed``,
-``name`` and ``record``, the record as JSON.
+A segment is an Arrow file, its checksum in its name, with its rows in the order of the queries' numbers: ``number``,
+``finished_us``, ``failed``, ``name`` and ``record``, the record as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from session.archive_index import ArchiveIndex, Level, Place
 from session.compact import compact
 from session.query_record import FAILED, RETIRED, QueryRecord
 from session.query_table import number_of
-from sources.errors import CorruptData
+from sources.checksums import crc32, with_checksum
 from sources.record_log import file_number
 from sources.storage import Storage, not_read_back
 
@@ -65,6 +65,7 @@ class Archive:
         self._storage = storage
         self._index = ArchiveIndex()
         self._newest_us: dict[int, int] = {}
+        self._paths: dict[int, str] = {}
         self._next = 1
         self._lock = threading.Lock()
         self._batches: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()
@@ -72,21 +73,18 @@ class Archive:
     # writing
 
     def open(self, segments: Sequence[int]) -> None:
-        """Add the segments that a snapshot names; CorruptData when one is missing."""
-        stored = {file_number(name) for name in self._storage.names(FOLDER)}
-        self._next = max(stored, default=0) + 1
+        """Add the segments that a snapshot names; CorruptData when one is missing or damaged."""
+        self._paths = {file_number(name): f"{FOLDER}/{name}" for name in self._storage.names(FOLDER)}
+        self._next = max(self._paths, default=0) + 1
         for segment_id in segments:
-            if segment_id not in stored:
-                raise CorruptData(
-                    f"Finished queries must be in {_path(segment_id)}; it is missing."
-                    " Restore the data directory from a backup."
-                )
+            path = self._paths.get(segment_id)
+            if path is None:
+                raise not_read_back(f"{_stem(segment_id)}-….arrow", "it is missing")
             try:
-                with self._storage.open(_path(segment_id)) as file:
-                    options = pa.ipc.IpcReadOptions(included_fields=_INDEX)
-                    self.add(Segment.of(segment_id, pa.ipc.open_file(file, options=options).read_all()))
+                options = pa.ipc.IpcReadOptions(included_fields=_INDEX)
+                self.add(Segment.of(segment_id, pa.ipc.open_file(self._storage.read(path), options=options).read_all()))
             except pa.ArrowException as error:
-                raise not_read_back(_path(segment_id), error) from error
+                raise not_read_back(path, error) from error
 
     def write(self, records: Sequence[QueryRecord]) -> Segment | None:
         """Write a segment, which does not count before :meth:`add`; None when there are no records."""
@@ -105,7 +103,9 @@ class Archive:
         with pa.ipc.new_file(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(table, max_chunksize=ROWS)
         segment_id, self._next = self._next, self._next + 1
-        self._storage.put(_path(segment_id), sink.getvalue().to_pybytes())
+        data = sink.getvalue().to_pybytes()
+        self._paths[segment_id] = with_checksum(_stem(segment_id), crc32(data), ".arrow")
+        self._storage.put(self._paths[segment_id], data)
         return Segment.of(segment_id, table)
 
     def add(self, segment: Segment) -> None:
@@ -128,6 +128,7 @@ class Archive:
         """Remove the files of the segments that the snapshot on disk does not name."""
         for name in self._storage.names(FOLDER):
             if file_number(name) not in segments:
+                self._paths.pop(file_number(name), None)
                 self._storage.delete(f"{FOLDER}/{name}")
 
     # reading
@@ -172,7 +173,10 @@ class Archive:
             if key in self._batches:
                 self._batches.move_to_end(key)
                 return self._batches[key]
-        with self._storage.open(_path(segment_id)) as file:
+        path = self._paths.get(segment_id)
+        if path is None:
+            raise FileNotFoundError(_stem(segment_id))
+        with self._storage.open(path) as file:
             options = pa.ipc.IpcReadOptions(included_fields=_RECORD)
             records: list[bytes] = pa.ipc.open_file(file, options=options).get_batch(number).column(0).to_pylist()
         with self._lock:
@@ -182,5 +186,5 @@ class Archive:
         return records
 
 
-def _path(segment_id: int) -> str:
-    return f"{FOLDER}/{segment_id:012d}.arrow"
+def _stem(segment_id: int) -> str:
+    return f"{FOLDER}/{segment_id:012d}"

@@ -9,6 +9,7 @@ from typing import Any
 from operators.lookups import Refreshed, refreshes_before, version_name
 from session.times import rfc3339
 from sources.errors import UnknownObject
+from sources.names import name_key
 from sources.schema import StreamDefinition
 from sources.static_table import CONNECTOR, TableDefinition
 
@@ -186,7 +187,7 @@ class Catalog(Mapping[str, StreamDefinition]):
         self._tables: dict[str, TableState] = {}
 
     def __getitem__(self, name: str) -> StreamDefinition:
-        return self._by_name[name.lower()].definition
+        return self._by_name[name_key(name)].definition
 
     def __iter__(self) -> Iterator[str]:
         return iter([state.definition.name for state in self._by_name.values()])
@@ -203,18 +204,18 @@ class Catalog(Mapping[str, StreamDefinition]):
 
     def add(self, state: StreamState) -> None:
         """Add a stream."""
-        self._by_name[state.definition.name.lower()] = state
+        self._by_name[name_key(state.definition.name)] = state
         self._by_id[state.definition.id] = state
 
     def remove(self, stream_id: str) -> None:
         """Remove a stream; nothing happens when there is none of this id."""
         state = self._by_id.pop(stream_id, None)
         if state is not None:
-            del self._by_name[state.definition.name.lower()]
+            del self._by_name[name_key(state.definition.name)]
 
     def state(self, name: str) -> StreamState:
         """Return the stream called ``name``; UnknownObject lists those that exist."""
-        state = self._by_name.get(name.lower())
+        state = self._by_name.get(name_key(name))
         if state is None:
             known = ", ".join(list(self)[:20]) or "none yet; CREATE STREAM declares one"
             raise UnknownObject(f"A stream must exist to be used; got {name!r}. Streams: {known}.", stream=name)
@@ -239,7 +240,7 @@ class Catalog(Mapping[str, StreamDefinition]):
 
     def add_table(self, state: TableState) -> None:
         """Add a static table."""
-        self._tables[state.definition.name.lower()] = state
+        self._tables[name_key(state.definition.name)] = state
 
     def remove_table(self, table_id: str) -> None:
         """Remove a table; nothing happens when there is none of this id."""
@@ -247,7 +248,7 @@ class Catalog(Mapping[str, StreamDefinition]):
 
     def find_table(self, name: str) -> TableState | None:
         """Return the table called ``name``, None when there is none."""
-        return self._tables.get(name.lower())
+        return self._tables.get(name_key(name))
 
     def table(self, name: str) -> TableState:
         """Return the table called ``name``; UnknownObject lists those that exist."""

@@ -80,7 +80,7 @@ def write(storage: Storage, snapshot: PlanSnapshot) -> None:
     live.epoch, live.capacity, live.streams = snapshot.epoch, snapshot.capacity, snapshot.streams
     live.splits, live.refreshed = snapshot.splits, snapshot.refreshed
     queries = [orjson.Fragment(compact(orjson.dumps(LiveQuery(*fields).to_json()))) for fields in snapshot.queries]
-    storage.put(f"{PLANS}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
+    storage.put_json(f"{PLANS}/{live.epoch:012d}.json", live.to_json() | {"queries": queries})
 
 
 def latest_epoch(storage: Storage) -> int:

@@ -25,6 +25,7 @@ from operators.queries import Query, query_from_json
 from router.deployment import Deployment, EventTimes
 from session.sharing import shared, shared_dict
 from session.times import rfc3339
+from sources.names import composed
 
 PENDING, RUNNING, PAUSED, DRAINING, RETIRED, FAILED = STATES = (
     "PENDING",
@@ -289,7 +290,7 @@ PROGRESS = tuple(f.name for f in fields(QueryRecord) if f.name not in (*_HEAD, "
 
 def full_name(tenant: str | None, name: str) -> str:
     """Return a query's name as no query of another tenant can have it: names themselves have no slash."""
-    return name if tenant is None else f"{tenant}/{name}"
+    return composed(name) if tenant is None else f"{tenant}/{composed(name)}"
 
 
 def _seconds(us: int | None) -> float | None:

@@ -20,6 +20,7 @@ from session.statements import read_query
 from session.tables import NamedTables
 from sources.confinement import OPEN, Confinement
 from sources.errors import BraidError, NotAllowed
+from sources.names import composed
 from sources.static_table import TableVersion
 
 _ID = re.compile(r"q-\d+")
@@ -42,6 +43,7 @@ class QueryRequest:
     def __post_init__(self) -> None:
         if self.name is not None:
             check_name(self.name)
+            object.__setattr__(self, "name", composed(self.name))
         read_sink(self.sink)
         ttl = self.ttl_seconds
         if ttl is not None and (

@@ -15,9 +15,10 @@ from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.requests import request_from_json
 from session.session_state import SessionState
+from session.snapshot import PATH
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.storage import Storage, not_read_back
 
 
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
@@ -39,6 +40,7 @@ def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency)
 class _Replay:
     def __init__(self, storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
         self._requests = open_journal(storage, request_log.FOLDER).after(state.requests)
+        self._storage = storage
         self._batches = RecordLog(storage, BATCHES)
         self._state = state
         self._idempotency = idempotency
@@ -50,6 +52,8 @@ class _Replay:
             logged_number, record = next(self._requests, (None, {}))
             if logged_number is None and number is None:
                 return
+            if logged_number != next_number and not self._storage.exists(PATH):
+                raise not_read_back(PATH, "it is missing")
             if logged_number != next_number:
                 raise _missing(f"Request {next_number}", "it is missing")
             requests = [request_from_json(request) for request in record["requests"]]

@@ -67,7 +67,8 @@ class Settings:
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
     relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
     and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.outgoing`). Where one of these three is
-    empty, everything is allowed to a service that listens on loopback, and no files and public addresses elsewhere.
+    empty, everything is allowed to a service that listens on loopback and asks for no keys, and no files and public
+    addresses elsewhere. Whatever they say, no file may lie in or above ``data_dir``.
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
     ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never,
@@ -275,11 +276,13 @@ class Settings:
     @property
     def confinement(self) -> Confinement:
         """What statements may make the service read, write and call."""
-        default_folder, default_outgoing = ("", (ANY,)) if self.is_loopback else (NOWHERE, (PUBLIC,))
+        is_open = self.is_loopback and not self.needs_keys
+        default_folder, default_outgoing = ("", (ANY,)) if is_open else (NOWHERE, (PUBLIC,))
         return Confinement(
             self.table_folder or default_folder,
             self.sink_folder or default_folder,
             Outgoing(self.outgoing_allow or default_outgoing),
+            self.data_dir if "://" in self.data_dir else str(Path(self.data_dir).resolve()),
         )
 
     def to_environment(self) -> dict[str, str]:

@@ -1,10 +1,10 @@
 """Snapshots of the session's state: they bound what a restart replays and how long the request log gets.
 
-The part of a query that never changes, its head, is written once, to a segment ``queries/N.jsonl`` (id and JSON a line)
-with the other new heads. The snapshot itself (``session.json``) has the progress of the queries as columns, and names
-the segments; queries that have settled go to the archive. When half of a segment's heads or more are of queries that
-have settled, the rest is written to the next segment: how many heads all snapshots write together depends on how many
-queries came, not on how many run.
+The part of a query that never changes, its head, is written once, to a segment ``queries/N.jsonl`` (checksum, id and
+JSON a line) with the other new heads. The snapshot itself (``session.json``) has the progress of the queries as
+columns, and names the segments; queries that have settled go to the archive. When half of a segment's heads or more are
+of queries that have settled, the rest is written to the next segment: how many heads all snapshots write together
+depends on how many queries came, not on how many run.
 
 A snapshot is taken in steps, so that the session's lock is held for a moment only: :meth:`Snapshots.take` under the
 lock, :meth:`Snapshots.write` without it, :meth:`Snapshots.finish` under it again. Files that the new snapshot does not
@@ -30,9 +30,11 @@ from session.query_record import PROGRESS, QueryRecord
 from session.session_state import SessionState
 from session.slots import SlotTable
 from session.waiting import Waiting
+from sources.checksums import crc32
 from sources.errors import CorruptData
+from sources.names import composed
 from sources.record_log import file_number
-from sources.storage import Storage
+from sources.storage import Storage, not_read_back
 
 PATH = "session.json"
 HEADS = "queries"
@@ -106,13 +108,7 @@ class Snapshots:
                 f" got {value.get('version')!r}. Start the version that wrote this data directory."
             )
         self._archive.open(value["archive"])
-        try:
-            return _state_of(value, {segment: self._read_heads(segment) for segment in value["segments"]})
-        except orjson.JSONDecodeError as error:
-            raise CorruptData(
-                f"The heads of queries in {HEADS!r} must be whole; one is not: {error}."
-                " Restore the data directory from a backup."
-            ) from error
+        return _state_of(value, {segment: self._read_heads(segment) for segment in value["segments"]})
 
     def _read_heads(self, segment: int) -> dict[str, bytes]:
         """Return the heads of a segment as JSON, by query."""
@@ -123,7 +119,13 @@ class Snapshots:
                 f"Queries must be in {_path(segment)}; it is missing. Restore the data directory from a backup."
             ) from None
         self._heads_written[segment] = len(lines)
-        return {line[: line.index(b" ")].decode(): line[line.index(b" ") + 1 :] for line in lines}
+        heads = {}
+        for line in map(_text_of, lines):
+            query_id, space, head = (line or b"").partition(b" ")
+            if not space:
+                raise not_read_back(_path(segment), "a line of it is another")
+            heads[query_id.decode()] = head
+        return heads
 
     # writing
 
@@ -166,10 +168,10 @@ class Snapshots:
             pending.document["archive"].append(pending.archived.id)
         if pending.heads:
             pending.segment, self._next_segment = self._next_segment, self._next_segment + 1
-            lines = [b"%b %b\n" % (r.id.encode(), orjson.dumps(r.head_json())) for r in pending.heads]
+            lines = [_line(b"%b %b" % (r.id.encode(), orjson.dumps(r.head_json()))) for r in pending.heads]
             self._storage.put(_path(pending.segment), b"".join(lines))
             self._heads_written[pending.segment] = len(lines)
-        self._storage.put(PATH, orjson.dumps(pending.document))
+        self._storage.put_json(PATH, pending.document)
 
     def finish(self, state: SessionState, pending: PendingSnapshot) -> None:
         """Remove the queries that the snapshot moved to the archive from the state."""
@@ -200,7 +202,7 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
     state.active = Active.from_json(value["active"])
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
-    state.names = dict(value["names"])
+    state.names = {composed(name): query_id for name, query_id in value["names"].items()}
     segments = {query_id: segment for segment, segment_heads in heads.items() for query_id in segment_heads}
     columns = [name for name in PROGRESS if name in value["progress"]]  # older snapshots have fewer
     for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in columns), strict=True):
@@ -218,6 +220,18 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     splits = {name: KeySplit.from_json(split) for name, split in value["plan"].get("splits", {}).items()}
     state.index(value["plan"].get("groups", {}), splits)  # older snapshots have none
     return state
+
+
+def _line(text: bytes) -> bytes:
+    return b"%08x %b\n" % (crc32(text), text)
+
+
+def _text_of(line: bytes) -> bytes | None:
+    """Return what :func:`_line` was given, None where it was not that; lines of versions before are as they are."""
+    if line.startswith(b"q-"):
+        return line
+    text = line[9:]
+    return text if line[:9] == b"%08x " % crc32(text) else None
 
 
 def _path(segment: int) -> str:

@@ -21,7 +21,7 @@ class Tables:
 
     def __init__(self, storage: Storage, folder: str = "") -> None:
         self._storage = storage
-        self._reader = TableReader(folder)
+        self._reader = TableReader(folder, storage.location)
         self._lock = threading.Lock()
 
     def read(self, definition: TableDefinition) -> TableVersion:

@@ -6,38 +6,45 @@ workers on other machines, and deliverers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
+from sources.errors import BraidError
+from sources.locations import NOWHERE
 from sources.outgoing import EVERYWHERE, Outgoing
 from sources.storage import Storage
 
 FILE = "confinement.json"
+
+log = logging.getLogger("braid.confinement")
 
 
 @dataclass(frozen=True)
 class Confinement:
     """``table_folder`` is what files of streams and tables must lie below, ``sink_folder`` those of sinks.
 
-    Empty, they may lie anywhere; :data:`sources.locations.NOWHERE` allows none.
+    Empty, they may lie anywhere; :data:`sources.locations.NOWHERE` allows none. Never may they lie in or above
+    ``data_folder``, that of the service, which each process knows by itself.
     """
 
     table_folder: str = ""
     sink_folder: str = ""
     outgoing: Outgoing = EVERYWHERE
+    data_folder: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, storage: Storage) -> Confinement:
-        """Return the confinement of the service whose data directory this is; none when it was never written."""
-        if not storage.exists(FILE):
-            return cls()
-        return cls.from_json(storage.get_json(FILE))
+        """Return the confinement of the service with this data directory, which refuses all where it cannot be read."""
+        try:
+            return replace(cls.from_json(storage.get_json(FILE)), data_folder=storage.location)
+        except (FileNotFoundError, BraidError, KeyError, TypeError) as problem:
+            log.warning("no file and no call is allowed: %s cannot be read: %s", FILE, problem)
+            return cls(NOWHERE, NOWHERE, Outgoing(()), storage.location)
 
     def write(self, storage: Storage) -> None:
         """Confine so all processes of the service that open something from now on."""
-        storage.put(FILE, orjson.dumps(self.to_json()))
+        storage.put_json(FILE, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""

@@ -82,7 +82,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
     ),
     "file": ConnectorKind(
         FILE_FORMATS,
-        lambda declared: validate_files(declared.format, declared.options, declared.confinement.table_folder),
+        lambda declared: validate_files(declared.format, declared.options, declared.confinement),
         FileConnector,
         DiscoveringFileConnector,
     ),

@@ -7,8 +7,9 @@ service. :data:`NOWHERE` allows no files.
 
 from __future__ import annotations
 
+import posixpath
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
@@ -23,12 +24,12 @@ _KEY_AND_SECRET = ("s3", "gs", "gcs")
 
 
 def locate(
-    location: str, folder: str, owner: str, kind: str, setting: str = "table_folder"
+    location: str, folder: str, owner: str, kind: str, setting: str = "table_folder", data_folder: str = ""
 ) -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI and the path there; local ones without links and relative parts.
 
-    NotAllowed when it cannot be understood, holds a secret or lies outside ``folder``. ``owner`` ("table"), ``kind``
-    ("file") and ``setting``, which says the folder, are for messages.
+    NotAllowed when it cannot be understood, holds a secret, lies outside ``folder``, or in or above ``data_folder``.
+    ``owner`` ("table"), ``kind`` ("file") and ``setting``, which says the folder, are for messages.
     """
     check_no_secret(location, f"The path of a {owner}")
     _check_place(location, folder, owner, kind, setting)
@@ -44,7 +45,25 @@ def locate(
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as problem:  # RuntimeError: links in a circle
         raise NotAllowed(f"The path of a {owner} must be a {kind} or a URI; got {location!r}: {problem}.") from None
     check_below(path, folder, owner, kind, setting)
+    check_apart(filesystem, path, data_folder, owner, kind)
     return filesystem, path
+
+
+def check_apart(filesystem: fs.FileSystem, path: str, data_folder: str, owner: str, kind: str) -> None:
+    """Raise NotAllowed for a path without links that lies in or above the data folder of the service, if that is given.
+
+    What is there is the service's own: its state, and rows of everybody.
+    """
+    if not data_folder:
+        return
+    own_filesystem, own_path = _resolved(data_folder)
+    own, other = PurePosixPath(own_path), PurePosixPath(posixpath.normpath(path))
+    is_related = own == other or own in other.parents or other in own.parents
+    if filesystem.type_name == own_filesystem.type_name and is_related:
+        raise NotAllowed(
+            f"The {kind} of a {owner} must lie neither in nor above the data folder of the service (setting data_dir);"
+            f" got {path!r}."
+        )
 
 
 def check_local_file(path: str, folder: str, owner: str, kind: str) -> None:
@@ -99,10 +118,15 @@ def _place(text: str) -> tuple[str, ...]:
     return parts.scheme, parts.netloc, parts.query
 
 
-def _is_below(path: str, folder: str) -> bool:
+def _resolved(folder: str) -> tuple[fs.FileSystem, str]:
     filesystem, root = fs.LocalFileSystem(), folder
     if "://" in root:
         filesystem, root = fs.FileSystem.from_uri(root)
     if isinstance(filesystem, fs.LocalFileSystem):
         root = str(Path(root).resolve())
+    return filesystem, root
+
+
+def _is_below(path: str, folder: str) -> bool:
+    _, root = _resolved(folder)
     return ".." not in Path(path).parts and Path(root) in Path(path).parents

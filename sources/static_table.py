@@ -115,16 +115,18 @@ class TableVersion:
 class TableReader:
     """Reads the files of tables; one that has not changed since is not read again.
 
-    ``folder``, a path or a pyarrow filesystem URI, is what they must lie below; see :mod:`sources.locations`.
+    ``folder``, a path or a pyarrow filesystem URI, is what they must lie below, ``data_folder`` what they must lie
+    neither in nor above; see :mod:`sources.locations`.
     """
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, folder: str = "", data_folder: str = "") -> None:
         self._folder = folder
+        self._data_folder = data_folder
         self._versions: dict[str, tuple[tuple[Any, ...], TableVersion]] = {}
 
     def read(self, definition: TableDefinition) -> TableVersion:
         """Return the rows as they are now; NotAllowed says what is wrong with the file."""
-        filesystem, path = locate(definition.path, self._folder, "table", "file")
+        filesystem, path = locate(definition.path, self._folder, "table", "file", data_folder=self._data_folder)
         try:
             info = filesystem.get_file_info(path)
             if info.type != fs.FileType.File:

@@ -35,6 +35,11 @@ class Storage:
         self.local_root = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
         self._made_folders: set[str] = set()
 
+    @property
+    def location(self) -> str:
+        """Where the root is: an absolute path without links, or a URI."""
+        return self.uri if self.local_root is None else str(self.local_root)
+
     def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
         return Storage, (self.uri,)
 

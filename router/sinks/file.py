@@ -61,7 +61,7 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
             raise NotAllowed(
                 f"A column of option 'partition_by' must have a name of at most {LONGEST_COLUMN} bytes; got {name!r}."
             )
-    locate(options["path"], confinement.sink_folder)
+    locate(options["path"], confinement.sink_folder, confinement.data_folder)
 
 
 def destination(options: Mapping[str, str]) -> str:
@@ -74,12 +74,12 @@ def destination(options: Mapping[str, str]) -> str:
 
 def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Folders:  # noqa: ARG001
     """Return the folders; nothing is opened yet."""
-    return Folders(deliverer.confinement.sink_folder)
+    return Folders(deliverer.confinement.sink_folder, deliverer.confinement.data_folder)
 
 
-def locate(path: str, folder: str) -> str:
+def locate(path: str, folder: str, data_folder: str = "") -> str:
     """Return where ``path`` is, a local path or a URI; NotAllowed when it must be below ``folder`` and is not."""
-    filesystem, located_path = locations.locate(path, folder, "sink", "folder", "sink_folder")
+    filesystem, located_path = locations.locate(path, folder, "sink", "folder", "sink_folder", data_folder)
     if isinstance(filesystem, fs.LocalFileSystem):
         return located_path
     return path if "://" in path else f"{folder.rstrip('/')}/{path}"
@@ -88,14 +88,15 @@ def locate(path: str, folder: str) -> str:
 class Folders:
     """Folders of sinks, local or of a pyarrow filesystem, each made when it is new."""
 
-    def __init__(self, below: str) -> None:
+    def __init__(self, below: str, data_folder: str = "") -> None:
         self._below = below
+        self._data_folder = data_folder
 
     def open(self, subject: Subject, options: Mapping[str, str]) -> FileSink:
         """Return the sink of a query."""
         path = options["path"]
         try:
-            storage = Storage(locate(path, self._below))
+            storage = Storage(locate(path, self._below, self._data_folder))
             if storage.local_root is not None:
                 storage.local_root.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError, ImportError) as problem:

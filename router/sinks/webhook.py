@@ -40,6 +40,20 @@ SECRET_HEADERS = re.compile(r"auth|cookie|credential|key|passw|secret|signature|
 TIMEOUT_SECONDS = 10.0
 ROWS_REFUSED = (400, 413, 422)
 """Answers that are about the rows of a request, or how large they are."""
+FRAMING_HEADERS = (
+    "connection",
+    "content-encoding",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+)
+"""Headers that say where a request goes and where it ends, which HTTP itself writes."""
 _REFERENCE = re.compile(f"(?:^|(?<=[ =])){REFERENCE}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -65,6 +79,11 @@ def check_header(option: str, value: str) -> None:
     name = option.removeprefix(HEADER)
     if not _TOKEN.fullmatch(name):
         raise NotAllowed(f"Option {option!r} of sink {NAME!r} must name a header, of letters, digits and -.")
+    if name.lower() in FRAMING_HEADERS:
+        raise NotAllowed(
+            f"Option {option!r} of sink {NAME!r} must name a header that does not frame the request, which"
+            f" {', '.join(FRAMING_HEADERS)} do; leave it out."
+        )
     if not (value.isascii() and value.isprintable()):
         raise NotAllowed(f"Option {option!r} of sink {NAME!r} must be of printable ASCII.")
     check_secrets({option: _split_reference(value)[1]}, (option,) if SECRET_HEADERS.search(name) else ())

@@ -13,6 +13,7 @@ from session.sql.durations import parse_duration
 from session.sql.statements import CreateStream, CreateTable
 from sources.connectors import CONNECTORS, validate_definition
 from sources.errors import NotAllowed
+from sources.names import composed
 from sources.schema import Field, Schema, StreamSchema
 from sources.static_table import format_of, validate_table
 from sources.waterline_options import WaterlineOptions, split_options
@@ -25,6 +26,7 @@ _LATENESS = "Write LATENESS INTERVAL '2' SECOND after the event time column."
 
 def check_name(cursor: Cursor, name: str, noun: str, at: int) -> str:
     """Return a name for something that is created; SqlNotAllowed when it is reserved or not a plain name."""
+    name = composed(name)
     if name.startswith("_"):
         raise cursor.not_allowed(f"Names starting with '_' are reserved; rename {noun} {name!r}.", at)
     if not _NAME.fullmatch(name):

@@ -29,10 +29,10 @@ from sources.storage import Storage
 ASK_EVERY_SECONDS = 0.05
 
 
-def validate_options(format: str, options: Mapping[str, str], table_folder: str) -> FileOptions:
+def validate_options(format: str, options: Mapping[str, str], confinement: Confinement) -> FileOptions:
     """Return the options; NotAllowed says what is supported instead. Whether the folder is there is not asked."""
     parsed = read_options(format, options)
-    check_folder(parsed, table_folder)
+    check_folder(parsed, confinement.table_folder, confinement.data_folder)
     return parsed
 
 
@@ -94,7 +94,9 @@ class DiscoveringFileConnector(FileConnector):
         options, speed = self._options, self._options.replay_speed
         self._replay = None if speed is None else Replay(speed, definition.created_us)
         folder = Confinement.of(storage).table_folder
-        discovery = Discovery(self._index, options, self._format, definition.schema, folder, self._replay)
+        discovery = Discovery(
+            self._index, options, self._format, definition.schema, folder, self._replay, storage.location
+        )
         subject = f"Stream {self._name!r} from folder {options.path!r}"
         # whatever a file makes a library raise is told, and tried again
         self._watch = OffsetWatch(discovery.extents, subject, (Exception,), every_seconds=ASK_EVERY_SECONDS)

@@ -37,12 +37,14 @@ class Discovery:
         schema: StreamSchema,
         table_folder: str,
         replay: Replay | None,
+        data_folder: str = "",
     ) -> None:
         self._index = index
         self._options = options
         self._format = format
         self._schema = schema
         self._table_folder = table_folder
+        self._data_folder = data_folder
         self._replay = replay
         self._folder: Folder | None = None
         self._indexed_files: dict[str, FoundFile] = {}
@@ -67,7 +69,7 @@ class Discovery:
         """Return the new files that are complete, as far as one can see."""
         began = time.monotonic()
         try:
-            self._folder = Folder(self._options, self._table_folder)
+            self._folder = Folder(self._options, self._table_folder, self._data_folder)
             files = self._folder.look()
         except OSError as problem:
             raise NotReady(

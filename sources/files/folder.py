@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from sources.errors import NotReady
 from sources.files.options import FileOptions
-from sources.locations import check_below, locate
+from sources.locations import check_apart, check_below, locate
 
 OWNER, KIND = "stream", "folder"
 _HIDDEN = (".", "_")
@@ -32,17 +32,18 @@ class FoundFile(NamedTuple):
     mtime_ns: int
 
 
-def check_folder(options: FileOptions, table_folder: str) -> None:
+def check_folder(options: FileOptions, table_folder: str, data_folder: str = "") -> None:
     """Raise NotAllowed when a stream may not read there; whether the folder is there is not asked."""
-    locate(options.path, table_folder, OWNER, KIND)
+    locate(options.path, table_folder, OWNER, KIND, data_folder=data_folder)
 
 
 class Folder:
     """Looks for files; :attr:`uri` is what opens its file system again, empty for the local one."""
 
-    def __init__(self, options: FileOptions, table_folder: str) -> None:
-        self._filesystem, self._root = locate(options.path, table_folder, OWNER, KIND)
+    def __init__(self, options: FileOptions, table_folder: str, data_folder: str = "") -> None:
+        self._filesystem, self._root = locate(options.path, table_folder, OWNER, KIND, data_folder=data_folder)
         self._table_folder = table_folder
+        self._data_folder = data_folder
         path = options.path
         uri = path if "://" in path else f"{table_folder.rstrip('/')}/{path}" if "://" in table_folder else ""
         self._is_local = isinstance(self._filesystem, fs.LocalFileSystem)
@@ -59,6 +60,7 @@ class Folder:
             return path
         real = str(Path(path).resolve())
         check_below(real, self._table_folder, OWNER, f"file {path!r}")
+        check_apart(self._filesystem, real, self._data_folder, OWNER, f"file {path!r}")
         return real
 
     def _look_local(self) -> Iterator[FoundFile]:

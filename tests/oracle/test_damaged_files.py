@@ -4,11 +4,19 @@ ever. What is needed to go on is a start refused, by name; results are a gap.
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
+import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+import httpx
 import pytest
 
 from api.client import BraidClient
@@ -69,7 +77,130 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         service.end_everything()
 
 
-def test_x(written: Path) -> None:
-    subprocess.run(["find", str(written), "-type", "f", "-size", "+0", "-printf", "%s %P\n"])
-    shutil.rmtree("/tmp/h/work/data", ignore_errors=True)
-    shutil.copytree(written, "/tmp/h/work/data")
+@dataclass(frozen=True)
+class Damaged:
+    """Files of a data folder, damaged as long as the context lasts."""
+
+    files: Sequence[Path]
+    damage: Callable[[bytes], bytes | None]
+
+    def __enter__(self) -> None:
+        self._whole.update({file: file.read_bytes() for file in self.files})
+        for file, whole in self._whole.items():
+            damaged = self.damage(whole)
+            file.unlink()  # it may have links
+            if damaged is not None:
+                file.write_bytes(damaged)
+
+    def __exit__(self, *_: object) -> None:
+        for file, whole in self._whole.items():
+            file.write_bytes(whole)
+
+    @cached_property
+    def _whole(self) -> dict[Path, bytes]:
+        return {}
+
+
+def flipped(data: bytes) -> bytes:
+    """Return other bytes in the middle."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "flipped": flipped,
+    "cut": lambda data: data[: len(data) // 2],
+    "removed": lambda _: None,
+}
+NEEDED = {
+    "buckets/*": "buckets/",
+    "tuples/*": "tuples/",
+    "states/*": "states/",
+    "lanes.json": r"lanes\.json",
+    "session.json": r"session\.json|requests|changelogs/",
+    "queries/*": "queries/",
+    "finished/*": "finished/",
+    "tables/*": "tables/",
+    "activations/*": "activations",
+    "changelogs/*[!1].json": "changelogs/",
+    "batches/*13.json": "batches/",
+}
+
+
+def files(data_dir: Path, pattern: str) -> list[Path]:
+    """Return files of a data folder, some at least."""
+    found = sorted(data_dir.glob(pattern))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("pattern", NEEDED)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_start_without_a_file_that_is_needed_is_refused_by_its_name(
+    written: Path, pattern: str, damage: str, tmp_path: Path
+) -> None:
+    service = RunningService(written, tmp_path / "service.log", ENVIRONMENT)
+    newest = pattern.replace("*13.json", f"*{len(list(written.glob('batches/*.json'))):03d}.json")
+    with Damaged(files(written, newest), DAMAGES[damage]):
+        ended = subprocess.run(
+            service.command(), env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, timeout=START_SECONDS
+        )
+    assert ended.returncode == 1, ended.stderr
+    assert re.search(NEEDED[pattern], ended.stderr)
+    assert "from a backup" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_rows_that_are_lost_are_told_once_in_every_form_and_the_rest_is_read(written: Path, tmp_path: Path) -> None:
+    service = RunningService(written, tmp_path / "service.log", ENVIRONMENT)
+    blocks = files(written, "results/*") + files(written, "dead-letters/*")
+    with Damaged(blocks, flipped):
+        try:
+            service.start()
+            with BraidClient(service.url, timeout=60) as braid:
+                ids = {query["name"]: query["id"] for query in braid.queries() if query["name"]}
+                for name, query_id in ids.items():
+                    page = braid.results(query_id)
+                    assert page.rows == []
+                    assert page.gap is not None, name
+                    assert "results/" in str(page.gap["detail"])
+                    assert braid.results(query_id, after=page.cursor).gap is None
+                    url = f"{service.url}/queries/{query_id}/results"
+                    for form in ("application/x-ndjson", "application/vnd.apache.arrow.stream"):
+                        answer = httpx.get(url, headers={"Accept": form})
+                        assert answer.status_code == 200
+                        assert "cannot be read" in answer.headers["Braid-Gap"]
+                    with httpx.stream("GET", f"{url}/stream", timeout=60) as events_of_query:
+                        assert "event: gap" in itertools.islice(events_of_query.iter_lines(), 4)
+                letters = braid.dead_letters("taps")
+                assert letters["rows"] == []
+                assert letters["gap"]["rows"] == 1
+                braid.push("taps", [{"device": 1, "volts": 99, "time": "2026-01-01T12:00:14Z"}])
+                cursor = braid.results(ids["all"]).cursor
+                assert braid.results(ids["all"], after=cursor, wait=60).rows == [{"device": 1, "volts": 99}]
+            service.stop()
+        finally:
+            service.end_everything()
+
+
+@pytest.mark.parametrize("pattern", ["tuples/*", "buckets/*", "states/*", "lanes.json"])
+def test_damage_that_the_running_job_finds_is_told_by_readyz_and_ends_the_job(
+    written: Path, pattern: str, tmp_path: Path
+) -> None:
+    shutil.copytree(written, kept := tmp_path / "kept")
+    service = RunningService(written, tmp_path / "service.log", ENVIRONMENT)
+    try:
+        service.start()
+        with Damaged(files(written, pattern), lambda data: data[: len(data) // 2]):
+            os.kill(json.loads((written / "job.json").read_bytes())["pid"], signal.SIGKILL)
+            wait_until(lambda: "not started again" in httpx.get(f"{service.url}/readyz").text, 120, "it is told")
+            answer = httpx.get(f"{service.url}/readyz")
+            assert answer.status_code == 503
+            assert pattern.strip("*") in answer.json()["detail"]
+            assert "from a backup" in answer.json()["detail"]
+            wait_until(lambda: not (written / "job.json").exists(), 30, "the job is gone")
+        service.stop()
+    finally:
+        service.end_everything()
+        shutil.rmtree(written)
+        shutil.copytree(kept, written)

@@ -27,6 +27,7 @@ from router.result_reader import ResultReader
 from router.retention import Retention
 from router.share import Share
 from router.sinks.connectors import SinkDefinition, read_sink
+from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from sources.schema import BIGINT
 from sources.storage import Storage
@@ -45,6 +46,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.storage = Storage(str(folder / "data"))
+        OPEN.write(self.storage)  # as the service does
         self.rows = folder / "rows"
         self.batches = BatchWriter(self.storage)
         self.log = DeliveryWriter(self.storage)

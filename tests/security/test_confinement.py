@@ -19,7 +19,7 @@ from sources.outgoing import Outgoing
 from sources.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
 from sources.static_table import TableDefinition, TableReader
 from sources.storage import Storage
-from tests.router.sinks.subjects import SELECTION
+from tests.router.sinks.subjects import SELECTION, subject
 
 SCHEMA = StreamSchema((Field("k", BIGINT), Field("t", TIMESTAMP)), "t", 0)
 PACKS = Schema((Field("gem_pack", INT), Field("name", VARCHAR)))
@@ -46,10 +46,41 @@ def test_elsewhere_there_are_no_files_and_no_internal_addresses(host: str) -> No
 
 def test_processes_find_the_confinement_of_their_service(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    assert Confinement.of(storage) == OPEN
+    nothing = Confinement(NOWHERE, NOWHERE, Outgoing(()))
+    assert Confinement.of(storage) == nothing, "it was never written, or is lost"
+    for unreadable in (b"", b"{}", b"[]", b'{"table_folder": "", "sink_folder": "", "outgoing": 7}'):
+        storage.put("confinement.json", unreadable)
+        assert Confinement.of(storage) == nothing
     confined = Settings(host="0.0.0.0", sink_folder="rows").confinement
     confined.write(storage)
     assert Confinement.of(Storage(str(tmp_path))) == confined
+
+
+def test_a_service_with_keys_is_confined_on_loopback_too() -> None:
+    assert Settings(access="on").confinement == Confinement(NOWHERE, NOWHERE, Outgoing(("public",)))
+    assert Settings(host="0.0.0.0", access="off").confinement == Confinement(NOWHERE, NOWHERE, Outgoing(("public",)))
+
+
+@pytest.mark.parametrize("given", ["data", "data/results", "./x/../data/buckets", "link/x", ".", "", "{uri}/data/x"])
+def test_nothing_may_lie_in_or_above_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").write_text("gem_pack,name\n1,a\n")
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    path = given.format(uri=tmp_path.as_uri()) or str(tmp_path)
+    confinement = Settings(data_dir="data").confinement
+    with pytest.raises(NotAllowed, match="neither in nor above the data folder"):
+        TableReader("", confinement.data_folder).read(packs(path))
+    with pytest.raises(NotAllowed, match="neither in nor above the data folder"):
+        validate_definition("s", SCHEMA, "file", "json", {"path": path}, confinement)
+    with pytest.raises(NotAllowed, match="neither in nor above the data folder"):
+        file.validate({"path": path}, SELECTION, confinement)
+    with pytest.raises(NotAllowed, match="neither in nor above the data folder"):
+        file.Folders("", confinement.data_folder).open(subject(), {"path": path})
+    file.validate({"path": "data-of-others/rows"}, SELECTION, confinement)
+    validate_definition("s", SCHEMA, "file", "json", {"path": "events"}, confinement)
 
 
 def test_where_no_files_are_allowed_the_setting_is_named(tmp_path: Path) -> None:

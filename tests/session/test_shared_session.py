@@ -12,6 +12,7 @@ import pytest
 from operators.queries import Join
 from optimizer.plan import source_operators
 from router.deployment import Deployment
+from session.query_record import full_name
 from session.query_requests import QueryRequest
 from session.settings import Settings
 from session.shared_session import SharedSession
@@ -662,3 +663,17 @@ def test_the_statistics_of_what_is_dropped_go(driver: Driver) -> None:
     totals = driver.session._statistics._totals
     assert (set(totals.sources), set(totals.lanes)) == ({*sources[0]}, {*driver.state.plan.operators})
     assert set(totals.tuples) == {"s-1"}
+
+
+def test_two_spellings_of_one_name_are_one_name(driver: Driver) -> None:
+    one, other = "\uac00", "\u1100\u1161"  # a syllable of Hangul, and its letters
+    columns = "(k BIGINT, t TIMESTAMP LATENESS INTERVAL '1' SECOND)"
+    create = f"CREATE STREAM {{}} {columns} WITH (connector = 'push', format = 'json')"
+    driver.session.create_stream(create.format(one))
+    with pytest.raises(Conflict):
+        driver.session.create_stream(create.format(other))
+    assert driver.session.stream(other)["name"] == one
+    (query_id,) = driver.run(f"SELECT k FROM {other}", name=other)
+    assert driver.session.find_id(full_name(None, other)) == driver.session.find_id(one) == query_id
+    with pytest.raises(Conflict):
+        driver.run(f"SELECT k FROM {one}", name=one)

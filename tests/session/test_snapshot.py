@@ -200,16 +200,26 @@ def test_a_missing_head_is_said(driver: Driver) -> None:
     driver.session.write_snapshot()
     (name,) = driver.storage.names("queries")
     whole = driver.storage.get(f"queries/{name}")
-    driver.storage.put(f"queries/{name}", whole[:-9])
-    with pytest.raises(CorruptData, match="heads of queries in 'queries' must be whole"):
-        driver.recovered()
+    flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(0, len(whole) - 1, 20)]
+    for damaged in (whole[:-9], *flipped):
+        driver.storage.put(f"queries/{name}", damaged)
+        with pytest.raises(CorruptData, match=f"queries/{name} must hold what was written"):
+            driver.recovered()
+    driver.storage.put(f"queries/{name}", b"\n".join(line[9:] for line in whole.splitlines()))  # of a version before
+    driver.recovered()
     driver.storage.put(f"queries/{name}", b"")
     with pytest.raises(CorruptData, match="head of query 'q-1'"):
         driver.recovered()
     driver.storage.delete(f"queries/{name}")
     with pytest.raises(CorruptData, match="must be in queries/000000000001"):
         driver.recovered()
-    driver.storage.put("session.json", driver.storage.get("session.json")[:-9])
+    driver.storage.put(f"queries/{name}", whole)
+    snapshot = driver.storage.get("session.json")
+    for at in range(0, len(snapshot), 40):
+        driver.storage.put("session.json", snapshot[:at] + bytes([snapshot[at] ^ 1]) + snapshot[at + 1 :])
+        with pytest.raises(CorruptData, match=r"session\.json must hold JSON"):
+            driver.recovered()
+    driver.storage.put("session.json", snapshot[:-9])
     with pytest.raises(CorruptData, match=r"session\.json must hold JSON"):
         driver.recovered()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sources.confinement import OPEN
 from sources.storage import Storage
 from tests.kit.kafka import Topics
 from tests.kit.servers import ApacheKafka
@@ -14,8 +15,10 @@ from tests.sources.file_folders import Files
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    """A local data-dir."""
-    return Storage(str(tmp_path / "data"))
+    """A local data-dir, in which the service has said that nothing is confined."""
+    storage = Storage(str(tmp_path / "data"))
+    OPEN.write(storage)
+    return storage
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.confinement import Confinement
+from sources.confinement import OPEN, Confinement
 from sources.connectors import CONNECTORS, open_connector, validate_definition
 from sources.errors import NotAllowed
 from sources.generator import DATASETS, GeneratorConnector
@@ -26,6 +26,7 @@ PARTITIONED = ("kafka", "flight")  # by the server, and there is none
 
 def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
+    OPEN.write(storage)
     for connector, kind in CONNECTORS.items():
         for stream_format in ("", *kind.formats):
             options = {**NEEDED.get(connector, {}), **OF_FORMAT.get((connector, stream_format), {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
 
 from sources.errors import CorruptData
@@ -74,3 +75,19 @@ def test_following_the_end_lists_no_folder(tmp_path: Path) -> None:
         assert [n for n, _ in reader.after(number - 1)] == [number]
         assert list(reader.after(number)) == []
     assert storage.listed == 0
+
+
+def test_every_byte_of_a_record_counts(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    log = RecordLog(storage, "log")
+    for record in ({}, {"seq": 1, "text": 'a "crc" of ü', "numbers": {"1": [2.5, None]}}):
+        log.append(1, record)
+        assert log.read(1) == record
+        whole = storage.get("log/000000000001.json")
+        for at in range(len(whole)):
+            for bit in range(8):
+                storage.put("log/000000000001.json", whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+                with pytest.raises(CorruptData, match=r"log/000000000001\.json must hold JSON"):
+                    log.read(1)
+        storage.put("log/000000000001.json", orjson.dumps(record))  # as versions before wrote it
+        assert log.read(1) == record

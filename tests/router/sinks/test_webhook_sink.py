@@ -189,6 +189,10 @@ def test_headers_are_sent_with_what_they_refer_to(
         ({"url": "http://"}, "must be http"),
         ({"url": "http://h", "header.": "x"}, "must name a header"),
         ({"url": "http://h", "header.a b": "x"}, "must name a header"),
+        *(
+            ({"url": "http://h", f"header.{name}": "x"}, "must name a header that does not frame the request")
+            for name in ("Host", "content-length", "Transfer-Encoding", "CONNECTION", "Upgrade")
+        ),
         ({"url": "http://h", "header.a\n": "x"}, "must name a header"),
         ({"url": "http://h", "header.a": "x\r\ny: z"}, "printable ASCII"),
         ({"url": "http://h", "header.a": "ü"}, "printable ASCII"),
