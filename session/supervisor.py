@@ -219,7 +219,6 @@ class JobSupervisor(Supervisor):
         self._storage = storage
         self.stall: str | None = None
         """Why the job gets nowhere, as the watchdog sees it; None while it gets on."""
-        self._damage: str | None = None
 
     def start(self) -> None:
         """End what an earlier service left behind, and start the child; CorruptData for a damaged checkpoint."""
@@ -230,7 +229,7 @@ class JobSupervisor(Supervisor):
 
     def is_ready(self) -> bool:
         """Whether the child that runs now has committed its first batch, and gets on."""
-        if self.stall is not None:
+        if self.stall is not None or self._storage.exists(DAMAGED):
             return False
         ready = _read_json(self._storage, READY_FILE).get("pid")
         return ready is not None and ready == self.pid
@@ -239,10 +238,11 @@ class JobSupervisor(Supervisor):
         """Say what the child is doing while it is not ready."""
         if self._stopping.is_set():
             return "The service is stopping."
+        damage = read_damage(self._storage)
+        if damage is not None:
+            return f"The job ends and is not started again. {damage}"
         if self.stall is not None:
             return self.stall
-        if self._damage is not None:
-            return f"The job has ended and is not started again. {self._damage}"
         failing = _read_json(self._storage, FAILING_FILE)
         if self.pid is not None and failing.get("pid") == self.pid:
             if failing.get("is_isolating"):
@@ -271,10 +271,10 @@ class JobSupervisor(Supervisor):
         kill_all(self.members())
 
     def _may_start_again(self) -> bool:
-        self._damage = read_damage(self._storage)
-        if self._damage is not None:
-            log.error("the job cannot go on", extra={"fields": {"why": self._damage}})
-        return self._damage is None
+        damage = read_damage(self._storage)
+        if damage is not None:
+            log.error("the job cannot go on", extra={"fields": {"why": damage}})
+        return damage is None
 
     def _before_spawn(self) -> None:
         self.stall = None

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import orjson
-
 from session.access.principal import ADMIN, RIGHTS, Principal, Quotas, Tenant
 from session.times import rfc3339
 from sources.errors import Conflict, NotAllowed, Unauthorized, UnknownObject
@@ -167,7 +165,7 @@ class AccessRegistry:
             "tenants": {tenant.name: tenant.quotas.to_json() for tenant in tenants.values()},
             "keys": [asdict(key) for key in keys.values()],
         }
-        self._storage.put(PATH, orjson.dumps(document))
+        self._storage.put_json(PATH, document)
         self._tenants, self._keys, self._dropped = tenants, keys, dropped
         self._keys_by_digest = {key.digest: key for key in keys.values()}
 
