@@ -414,8 +414,8 @@ def test_what_is_told_without_a_flush_may_be_torn(driver: Driver, torn: bytes) -
 
 def test_a_snapshot_of_another_version_is_refused(driver: Driver) -> None:
     driver.session.write_snapshot()
-    value = orjson.loads(driver.storage.get(snapshot.PATH))
-    driver.storage.put(snapshot.PATH, orjson.dumps({**value, "version": 99}))
+    value = driver.storage.get_json(snapshot.PATH)
+    driver.storage.put_json(snapshot.PATH, {**value, "version": 99})
     with pytest.raises(CorruptData, match="version 2 or 3; got 99"):
         driver.recovered()
 
@@ -500,7 +500,7 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
             live.apply(driver.changelogs()[epoch - 1], record["clocks_at_start"])
         names = driver.storage.names("plans")
         if names and int(names[-1][:12]) == live.epoch:
-            document = orjson.loads(driver.storage.get(f"plans/{names[-1]}"))
+            document = driver.storage.get_json(f"plans/{names[-1]}")
             assert sorted(document["queries"], key=lambda q: q["slot"]) == sorted(
                 live.to_json()["queries"], key=lambda q: q["slot"]
             )
