@@ -108,7 +108,8 @@ class WindowRows:
 
     def windows(self, slots: Sequence[int]) -> list[int]:
         """Return for each of the slots in how many different windows it has rows."""
-        slot, start, end = (column[self._order] for column in (self.slot, self.start, self.end))
+        has_rows = self._order[self.count[self._order] > 0]
+        slot, start, end = (column[has_rows] for column in (self.slot, self.start, self.end))
         is_first = np.ones(len(slot), np.bool_)
         is_first[1:] = (slot[1:] != slot[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1])
         windows_of_slots: list[int] = np.bincount(slot[is_first], minlength=max(slots, default=-1) + 1)[

@@ -221,8 +221,8 @@ def test_sql_takes_every_statement(rest: Rest) -> None:
     assert rest.post("/sql", {"sql": "DROP STREAM nothing"}, 404)["status"] == 404
 
 
-def test_tables_come_and_go(rest: Rest, tmp_path: Path) -> None:
-    path = tmp_path / "packs.csv"
+def test_tables_come_and_go(rest: Rest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("tables") / "packs.csv"
     sql = f"CREATE TABLE packs (pack INT, name VARCHAR) WITH (connector = 'file', path = '{path}', format = 'csv')"
     refused = rest.post("/tables", {"sql": sql}, 422)
     assert "must exist where the service runs" in refused["detail"]

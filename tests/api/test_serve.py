@@ -196,7 +196,9 @@ def test_serve_refuses_a_full_disk(
 def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "changelogs").mkdir()
     (tmp_path / "changelogs" / "000000000007.json").write_text("{}")
-    assert "must be there" in refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
+    said = refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
+    assert "The file changelogs/000000000001.json must hold what was written" in said
+    assert "it is missing" in said
 
 
 def test_a_data_directory_stays_where_it_was_made(tmp_path: Path) -> None:

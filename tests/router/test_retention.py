@@ -142,8 +142,7 @@ def test_a_trim_that_was_cut_off_is_finished_by_the_next(tmp_path: Path) -> None
         for part in (*writer.log.read(seq)["results"], *writer.log.read(seq)["dead_letters"]):
             storage.delete(part["path"])
     index = BatchIndex(RecordLog(storage, "batches"), 30)
-    with pytest.raises(Gone):
-        ResultReader(storage, index).read(Deployed(0, 1), None, 1)
+    assert ResultReader(storage, index).read(Deployed(0, 1), None, 1).gap is not None
     Retention(storage, writer.log, index, seconds=0, size=1 << 30).trim(10**15, 30)
     rows = read_all(ResultReader(storage, index), Deployed(0, 1), 5)
     assert [row["n"] for row in rows] == list(range(30 - NEWEST_KEPT + 1, 31))

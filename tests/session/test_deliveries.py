@@ -147,7 +147,7 @@ def test_what_was_told_before_queries_paused_reads_back(driver: Driver) -> None:
     assert [before.queries[query].is_over for query in (first, second)] == [True, False]
     for number in RecordLog(driver.storage, FOLDER).numbers():
         path = f"{FOLDER}/{number:012d}.json"
-        record = orjson.loads(driver.storage.get(path))
+        record = driver.storage.get_json(path)
         del record["over"]
         for query in record["queries"]:
             (only,) = query.pop("deployments")

@@ -559,13 +559,13 @@ def test_what_was_written_before_queries_paused_reads_back(driver: Driver) -> No
     step(driver)
     driver.session.write_snapshot()
     before = driver.observed()
-    value = orjson.loads(driver.storage.get(PATH))
+    value = driver.storage.get_json(PATH)
     for name in ("is_ending", "requested_us", "deployments", "replaced_by"):
         del value["progress"][name]
     driver.storage.put(PATH, orjson.dumps({**value, "version": 2}))
     for name in driver.storage.names("queries"):
-        text = driver.storage.get(f"queries/{name}").replace(b',"replaces":null', b"")
-        driver.storage.put(f"queries/{name}", text)
+        lines = driver.storage.get(f"queries/{name}").replace(b',"replaces":null', b"").splitlines(keepends=True)
+        driver.storage.put(f"queries/{name}", b"".join(line[line.index(b"q-") :] for line in lines))
     after = driver.recovered()
     for query in [*before["queries"], *after["queries"]]:
         query.pop("is_ending")
