@@ -25,7 +25,7 @@ from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.service, pytest.mark.long]
 
-DEVICES = 20_000
+DEVICES = 60_000  # so many that buckets are files
 START_SECONDS = 120
 STREAM = (
     "CREATE STREAM {} (device INT, volts BIGINT, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
