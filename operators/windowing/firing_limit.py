@@ -80,13 +80,13 @@ class FiringLimit:
                         self._ends[stream].append(ends)
 
     def fired(
-        self, before: Reached, watermarks: Reached, earliest: Reached, told: Mapping[str, int], budget_us: float
+        self, before: Reached, watermarks: Reached, earliest: Reached, fire_to: Mapping[str, int], budget_us: float
     ) -> dict[str, int | None]:
         """Return up to where the windows of each stream fire in a batch: to the watermark, or less far.
 
         ``before`` is up to where they had fired, ``watermarks`` are those after the batch, ``earliest`` its first event
-        times, and ``told`` says of streams of which more had to be fired up to where the partitions can (all µs). What
-        is fired of the others costs ``budget_us`` at most, counted as if every window had tuples.
+        times. ``fire_to`` has the streams with more to fire than fits a batch, and up to where the partitions can fire
+        them (all µs). The windows of the others cost ``budget_us`` at most, counted as if each had tuples.
         """
         fired, costs = dict(watermarks), {}
         for stream, watermark in watermarks.items():
@@ -94,8 +94,8 @@ class FiringLimit:
             start = earliest.get(stream) if start is None else start
             if watermark is None or start is None or start >= watermark:
                 continue
-            if stream in told:
-                fired[stream] = min(watermark, max(start, told[stream]))
+            if stream in fire_to:
+                fired[stream] = min(watermark, max(start, fire_to[stream]))
             else:
                 costs[stream] = self._dense_us(stream, watermark - start)
         if sum(costs.values()) > budget_us:

@@ -33,17 +33,23 @@ def unbounded_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conf
         service.end_everything()
 
 
+def query_that_takes_all_memory(arena: Arena, stream: str, operator: str) -> str:
+    """Register a query that no worker can evaluate, push tuples for it, and return its id."""
+    many = ",".join(f"v{operator}{n}" for n in range(12_000))
+    answer = arena.query(f"SELECT COUNT(*) AS n FROM {stream} [RANGE 1 SECONDS] GROUP BY {many}")
+    assert answer is not None
+    assert answer.status_code == 201, answer.text
+    query: str = answer.json()["id"]
+    some_tuples(arena, stream)
+    return query
+
+
 def test_a_query_that_takes_all_memory_fails_with_the_reason_and_others_go_on(
     unbounded_service: ConfinedService,
 ) -> None:
     with Arena(unbounded_service, random.Random(1)) as arena, bystanding(unbounded_service, 3) as bystander:
         stream = arena.stream()
-        many = ",".join(f"v+{n}" for n in range(12_000))
-        answer = arena.query(f"SELECT COUNT(*) AS n FROM {stream} [RANGE 1 SECONDS] GROUP BY {many}")
-        assert answer is not None
-        assert answer.status_code == 201, answer.text
-        query = answer.json()["id"]
-        some_tuples(arena, stream)
+        query = query_that_takes_all_memory(arena, stream, "+")
         bystander.push()
         failed = bystander.api.wait_state(query, "FAILED", deadline_seconds=RECOVERY_SECONDS)
         assert "worker_memory_bytes" in failed["error"] or "batch_limit_seconds" in failed["error"]
@@ -61,11 +67,7 @@ def test_a_service_that_was_killed_while_a_culprit_is_looked_for_looks_again(
 ) -> None:
     with Arena(unbounded_service, random.Random(2)) as arena, bystanding(unbounded_service, 4) as bystander:
         stream = arena.stream()
-        many = ",".join(f"v*{n}" for n in range(12_000))
-        answer = arena.query(f"SELECT COUNT(*) AS n FROM {stream} [RANGE 1 SECONDS] GROUP BY {many}")
-        assert answer is not None
-        query = answer.json()["id"]
-        some_tuples(arena, stream)
+        query = query_that_takes_all_memory(arena, stream, "*")
         wait_until(
             lambda: arena.processes("operators.job.isolation"), RECOVERY_SECONDS, "the job looks for what is to blame"
         )
