@@ -14,7 +14,7 @@ from api.service import ServiceDep
 from session.access.principal import ADMIN, RIGHTS, Quotas, Tenant
 from session.access.registry import AccessRegistry
 from session.access.tenant_session import TenantSession
-from sources.errors import MalformedRequest, NotAllowed, Unauthorized
+from sources.core.errors import MalformedRequest, NotAllowed, Unauthorized
 
 router = APIRouter(tags=["access"])
 SCHEME = "bearer"

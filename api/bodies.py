@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from api.service import Service
 from session.access.tenant_session import TenantSession
 from session.requests import Outcome
-from sources.errors import MalformedRequest, TooLarge
+from sources.core.errors import MalformedRequest, TooLarge
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")

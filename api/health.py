@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from api.documents import answers
 from api.service import ServiceDep
-from sources.errors import NotReady
+from sources.core.errors import NotReady
 
 router = APIRouter(tags=["operation"])
 

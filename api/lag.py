@@ -6,10 +6,10 @@ import logging
 import time
 
 from session.shared_session import SharedSession
-from sources.connector import Connector
-from sources.connectors import open_connector
-from sources.errors import BraidError
-from sources.storage import Storage
+from sources.connectors.connector import Connector
+from sources.connectors.registry import open_connector
+from sources.core.errors import BraidError
+from sources.core.storage import Storage
 
 log = logging.getLogger("braid.lag")
 

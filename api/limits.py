@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import document_of, headers_of, problem
-from sources.errors import Overloaded
+from sources.core.errors import Overloaded
 
 PROBES = ("/healthz", "/readyz")
 PIECE_BYTES = 64 * 1024

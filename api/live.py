@@ -24,7 +24,7 @@ from router.row_text import PIECE_BYTES, json_lines, pieces
 from session.access.tenant_session import TenantSession
 from session.query_record import FAILED
 from session.reads import DeployedQuery
-from sources.errors import BraidError, NotAllowed
+from sources.core.errors import BraidError, NotAllowed
 
 router = APIRouter(tags=["results"])
 PAGE_ROWS = 1000

@@ -22,7 +22,7 @@ from api.delivery_series import DeliverySeries
 from api.exposition import family
 from api.query_series import OTHER, QuerySeries
 from api.stream_series import Sharing, stream_families
-from operators.bucket_store import BUCKETS
+from operators.state.bucket_store import BUCKETS
 from router.page import Page
 from session.active import SlotChange
 from session.deliveries import STATES
@@ -30,7 +30,7 @@ from session.query_record import QueryRecord
 from session.reads import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 CONTENT_TYPE = prometheus_client.exposition.CONTENT_TYPE_PLAIN_0_0_4
 DEPLOYMENT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.problems import document_of, problem
 from session.settings import Settings
-from sources.errors import BraidError
+from sources.core.errors import BraidError
 
 ANY = "*"
 _EVERYWHERE = ("0.0.0.0", "::")

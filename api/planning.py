@@ -12,7 +12,7 @@ from api.news import News
 from session import planning
 from session.planning import Planning
 from session.settings import Settings
-from sources.errors import NotReady, Overloaded
+from sources.core.errors import NotReady, Overloaded
 
 QUICK_BYTES = 2000
 """Bodies up to this size wait for no turn: there is little to plan in them."""

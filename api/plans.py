@@ -11,7 +11,7 @@ from api.access import CallerDep
 from api.documents import Json, answers
 from api.service import Service, ServiceDep
 from optimizer.graph import to_dot
-from sources.errors import TooLarge
+from sources.core.errors import TooLarge
 
 router = APIRouter(tags=["plan"])
 DOT = "text/vnd.graphviz"

@@ -1,7 +1,8 @@
 """Every refusal as RFC 9457 ``application/problem+json``, whoever raised it.
 
-Three sources end here: errors of Braid (:mod:`sources.errors`, which know their status), what FastAPI finds wrong with
-a parameter (400), and what the routing finds (404, 405). Anything else is a defect: 500, with the traceback in the log.
+Three sources end here: errors of Braid, which know their status (:mod:`sources.core.errors`), what FastAPI finds
+wrong with a parameter (400), and what the routing finds (404, 405). Anything else is a defect: 500, with the traceback
+in the log.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sources.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
+from sources.core.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

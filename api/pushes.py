@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from session.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
-from sources.errors import NotAllowed, NotReady, Overloaded
+from sources.connectors.push import PARTITION, PushLog, folder_gone, is_file_at
+from sources.core.errors import NotAllowed, NotReady, Overloaded
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
 from sources.formats.decoded import Decoded
-from sources.push import PARTITION, PushLog, folder_gone, is_file_at
-from sources.schema import StreamDefinition
-from sources.storage import Storage
 
 CONNECTOR = "push"
 BATCHES_KEPT = 16

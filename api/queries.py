@@ -22,7 +22,7 @@ from session.query_record import STATES
 from session.query_requests import QueryRequest
 from session.reads import MOST_LISTED
 from session.requests import Outcome
-from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
+from sources.core.errors import BraidError, Gone, MalformedRequest, TooLarge
 
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")

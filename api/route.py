@@ -15,8 +15,8 @@ from api import logs
 from router.deliverer import Deliverer
 from router.share import Share
 from session.settings import load_settings
-from sources.errors import BraidError, NotAllowed
-from sources.storage import Storage
+from sources.core.errors import BraidError, NotAllowed
+from sources.core.storage import Storage
 
 STOP_SECONDS = 3.5
 

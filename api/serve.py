@@ -40,14 +40,14 @@ from api.preconditions import (
     lock_data_dir,
 )
 from api.service import Service
-from operators.job.masters import is_one_machine
+from engine.spark.masters import is_one_machine
 from session.plan_snapshot import trim_plan_log
 from session.settings import SECRET, Settings, load_settings
 from session.shared_session import SharedSession
 from session.supervisor import JobSupervisor, Supervisor
 from session.watchdog import Watchdog
-from sources.errors import BraidError
-from sources.storage import Storage
+from sources.core.errors import BraidError
+from sources.core.storage import Storage
 
 GRACEFUL_SECONDS = 2
 JOB_STOP_SECONDS = 5.0
@@ -164,7 +164,7 @@ def running(
 
 def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     """Return the supervisor of the Spark job."""
-    command = [sys.executable, "-m", "session.job_main", "--data-dir", _data_dir(settings, storage)]
+    command = [sys.executable, "-m", "engine.job_main", "--data-dir", _data_dir(settings, storage)]
     command += ["--master", settings.master, "--lanes", str(settings.lanes)]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
     command += ["--worker-memory-bytes", str(settings.worker_memory_bytes)]

@@ -15,7 +15,7 @@ from api.metrics import Metrics
 from api.news import News
 from api.planning import Turns
 from api.pushes import Pushes
-from operators.job.job_files import BATCHES
+from engine.job_files import BATCHES
 from router.dead_letter_reader import DeadLetterReader
 from router.page import Page
 from router.refused_rows import RefusedRows
@@ -25,9 +25,9 @@ from session.access.access import Access
 from session.reads import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
-from sources.errors import NotReady
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.errors import NotReady
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 # more threads than cores get in each other's way: forty formed a quarter of the rows that two did
 READERS = max(2, os.cpu_count() or 1)

@@ -16,7 +16,7 @@ from api.documents import answers, refused, sql_body
 from api.parameters import Wait
 from api.service import ServiceDep
 from session.requests import Outcome
-from sources.errors import UnknownObject
+from sources.core.errors import UnknownObject
 
 router = APIRouter(tags=["tables"])
 

@@ -12,7 +12,7 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import FUNCTIONS
 from operators.functions.signature import Datum
 from operators.functions.text_size import check_call, check_size, size_of
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 __all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]
 

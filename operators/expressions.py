@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from sources.schema import BOOLEAN, ColumnType
+from sources.core.schema import BOOLEAN, ColumnType
 
 Value = bool | int | float | str | Decimal | dt.date | dt.datetime | None
 

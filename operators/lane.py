@@ -23,32 +23,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.aggregation import changelog_times, distinct_operator
-from operators.bucket import Bucket
-from operators.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
+from operators.aggregation.firing import fire
+from operators.aggregation.operator_queries import OperatorQueries
+from operators.aggregation.shared_aggregation import changelog_times, distinct_operator
 from operators.containment import contained
 from operators.event_times import EARLIEST
 from operators.joins.fire import fire_joins
 from operators.joins.late_rows import JoinedRows
 from operators.joins.session_joins import open_tuples
-from operators.joins.tuple_bucket import TupleBucket, is_tuple_bucket
-from operators.joins.tuple_files import TupleFiles
 from operators.lane_operators import LaneOperators
-from operators.lane_state import Head, LaneState, Payload, digest_of, pack, unpack
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.merging import merge_buckets
-from operators.operator_queries import OperatorQueries
 from operators.predicates.cells import LineCells
 from operators.predicates.space_key import SpaceKey
 from operators.report import Work
+from operators.sessions.sessions import alive_fragments, fire_sessions, merge_fragments
+from operators.state.bucket import Bucket
+from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
+from operators.state.lane_state import Head, LaneState, Payload, digest_of, pack, unpack
+from operators.state.merging import merge_buckets
+from operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
+from operators.state.tuple_files import TupleFiles
 from operators.windowing.early_rows import Current, combine_fired, with_changelog_columns
 from operators.windowing.fired_rows import Fired
-from operators.windowing.firing import fire
 from operators.windowing.firing_limit import FiringLimit
-from operators.windowing.sessions import alive_fragments, fire_sessions, merge_fragments
 from operators.windowing.slicing import NeededEdges, is_needed
 from operators.windowing.told_log import ToldLog, reach_of
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 MOST_ENTRIES = 64
 
@@ -122,7 +122,7 @@ class Lane:
         ``before`` and ``after`` are up to where the windows of each stream have fired around the batch: its waterlines,
         unless there is more to fire than fits a batch. ``now_us`` is the processing time of the batch.
         Returns, for each operator with rows to tell, its queries and their rows
-        (:func:`operators.windowing.firing.fire`).
+        (:func:`operators.aggregation.firing.fire`).
         """
         stored_head = state.head()
         head = Head.from_bytes(stored_head)

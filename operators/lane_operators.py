@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from operators.aggregation.operator_queries import OperatorQueries, operators_of, with_distinct
 from operators.joins.firing import JoinOperator, join_operators
-from operators.joins.tuple_bucket import TupleBucket
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.operator_queries import OperatorQueries, operators_of, with_distinct
 from operators.predicates.analysis import Predicate, analyse
+from operators.state.tuple_bucket import TupleBucket
 from operators.windowing.firing_limit import FiringLimit
 from operators.windowing.slicing import is_needed
 

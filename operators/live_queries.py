@@ -17,10 +17,10 @@ import numpy as np
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression
 from operators.joins.key_splits import OperatorSplits
-from operators.lookups import Lookup, Refreshed
+from operators.lookup.lookups import Lookup, Refreshed
 from operators.predicates.query_set import Words, pack, words_for
 from operators.queries import Aggregation, Join, Query, Selection, query_from_json
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 UNGROUPED = 0
 

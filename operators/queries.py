@@ -12,10 +12,10 @@ from typing import Any
 from operators import expressions
 from operators.evaluation import is_null_for_nulls
 from operators.expressions import Expression, columns_of
-from operators.lookups import Lookup, input_id
+from operators.lookup.lookups import Lookup, input_id
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, DOUBLE, ColumnType
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, DOUBLE, ColumnType
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

@@ -17,17 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from operators.job.offsets import Offset
 from operators.joins.key_splits import unsplit
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 REPORT_EVERY_US = 1_000_000
 SAMPLE_TUPLES = 64
 
 
-def is_due(start: Offset, end: Offset) -> bool:
-    """Return whether the batch between two offsets tells of the work: the first in each second of processing time."""
-    return end.planned_us // REPORT_EVERY_US > start.planned_us // REPORT_EVERY_US
+def is_due(previous_us: int, planned_us: int) -> bool:
+    """Return whether the batch planned at ``planned_us``, after one at ``previous_us``, tells of the work.
+
+    It is the first in each second of processing time.
+    """
+    return planned_us // REPORT_EVERY_US > previous_us // REPORT_EVERY_US
 
 
 def index_of(name: str) -> str:

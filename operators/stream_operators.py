@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators import kernels
-from operators.aggregation import (
+from operators.aggregation.shared_aggregation import (
     SharedAggregation,
     aggregation_of,
     changelog_times,
@@ -24,29 +24,29 @@ from operators.aggregation import (
     sliding_window,
 )
 from operators.arrays import Places
-from operators.bucket import Bucket
 from operators.containment import contained
-from operators.entries import EncodedMeasures, SlicedTuples
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of, conjuncts_of
-from operators.joins.lookup_join import LookupJoin
 from operators.joins.parts import Part, Placement, columns_for_rows, columns_to_spread_by, join_of, parts_over
 from operators.joins.shares import Share, shares_of
-from operators.joins.tuple_bucket import IndexedTuples, Wanted, index_tuples
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookups import Lookup
+from operators.lookup.lookup_join import LookupJoin
+from operators.lookup.lookups import Lookup
 from operators.predicates import query_set
 from operators.predicates.cell_space import CellSpace, Groups, assign_cells, cell_spaces, set_spaces
 from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.query_set import Words
 from operators.queries import Aggregation, Measure
 from operators.report import Chunk, Work, index_of
+from operators.sessions.sessions import fragments, has_sessions
+from operators.state.bucket import Bucket
+from operators.state.entries import EncodedMeasures, SlicedTuples
+from operators.state.tuple_bucket import IndexedTuples, Wanted, index_tuples
 from operators.tuple_bytes import bytes_a_tuple
 from operators.tuples import Tuples
-from operators.windowing.sessions import fragments, has_sessions
 from operators.windowing.slicing import Combs, cut_slices
 from operators.windowing.visibility import visibility
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 _ALL_TUPLES = "_"
 

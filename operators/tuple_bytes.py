@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from operators.components import components_of
 from operators.expressions import Call, Expression
 from operators.functions.text_size import constant_bytes
 from operators.predicates.analysis import analyse
 from operators.queries import Aggregation, Join, Measure, Query
+from operators.state.components import components_of
 
 _NUMBER_BYTES = 8
 _CONDITION_BYTES = 8  # its truth, and the cell that this is

@@ -12,8 +12,8 @@ from operators.arrays import Places
 from operators.containment import describe
 from operators.evaluation import evaluate
 from operators.expressions import Column, Expression, text_of
-from operators.keys import KeyColumn
-from sources.columns import one_array
+from operators.state.keys import KeyColumn
+from sources.core.columns import one_array
 
 # chunks are joined where they are shorter than this on average: a kernel is called once for each
 _LEAST_CHUNK = 8192

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sources.errors import NotAllowed
+from sources.core.errors import NotAllowed
 
 
 @dataclass(frozen=True)

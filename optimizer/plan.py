@@ -9,8 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from operators.aggregation import distinct_operator
-from operators.components import COUNT_DISTINCT
+from operators.aggregation.shared_aggregation import distinct_operator
 from operators.expressions import columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import operators_of
@@ -18,10 +17,11 @@ from operators.live_queries import UNGROUPED
 from operators.predicates.analysis import analyse
 from operators.predicates.space_key import SpaceKey
 from operators.queries import Aggregation, Join, Query, Selection, lookups_of
+from operators.state.components import COUNT_DISTINCT
 from operators.windows import SessionWindow, Window
 from optimizer.optimizer import operator_of
 from optimizer.sub_joins import SubJoin, sub_joins
-from sources.errors import BraidError
+from sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
 ROUTER = "router"

@@ -13,7 +13,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from sources.errors import MalformedRequest
+from sources.core.errors import MalformedRequest
 
 VERSION = 1
 _FORM = struct.Struct(">BQQI")

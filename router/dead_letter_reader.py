@@ -12,9 +12,9 @@ from router.cursor import Position, encode_cursor
 from router.materialize import read_table
 from router.page import Page, widened
 from router.result_reader import BatchIndex
-from sources.errors import CorruptData, MalformedRequest
-from sources.least_recently_used import LeastRecentlyUsed
-from sources.storage import Storage
+from sources.core.errors import CorruptData, MalformedRequest
+from sources.core.least_recently_used import LeastRecentlyUsed
+from sources.core.storage import Storage
 
 BLOCK_BYTES = 64 << 20
 SCHEMA = pa.schema(

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import replace
 from functools import cached_property
 
-from operators.job.job_files import BATCHES
+from engine.job_files import BATCHES
 from router.courier import Courier
 from router.delivery import Delivery, News
 from router.delivery_log import DeliveredQuery, DeliveryFollower
@@ -22,9 +22,9 @@ from router.refused_rows import RefusedRows
 from router.result_reader import BatchIndex, ResultReader
 from router.share import Share, holding
 from router.sinks.sink import DelivererIdentity
-from sources.confinement import Confinement
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.confinement import Confinement
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 POLL_SECONDS = 0.02
 SAVE_SECONDS = 0.5

@@ -28,7 +28,7 @@ from router.refused_rows import RefusedRow, RefusedRows, Suspects
 from router.result_reader import ResultReader
 from router.row_text import objects
 from router.sinks.sink import Destination, Rows, RowsRefused, Sink, SinkDown
-from sources.errors import Gone
+from sources.core.errors import Gone
 
 FIRST_REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0

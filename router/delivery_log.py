@@ -16,9 +16,9 @@ from operators.queries import Query, query_from_json
 from router.deployment import Deployment
 from router.sinks.connectors import SinkDefinition, read_sink
 from router.sinks.sink import Subject
-from sources.errors import CorruptData
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.errors import CorruptData
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 FOLDER = "deliveries/log"
 RECORDS_A_WHOLE = 64

@@ -39,15 +39,15 @@ from operators.joins.rows import (
     what_is_indexed,
     windows_of_slot,
 )
-from operators.joins.tuple_files import TupleFiles
 from operators.predicates.query_set import COLUMN as QUERY_SET
 from operators.predicates.query_set import from_arrow
 from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
+from operators.state.tuple_files import TupleFiles
 from operators.windowing.window_rows import WindowRows
 from router.deployment import Deployment
-from sources.errors import CorruptData, TooLarge
-from sources.least_recently_used import LeastRecentlyUsed
-from sources.storage import Storage
+from sources.core.errors import CorruptData, TooLarge
+from sources.core.least_recently_used import LeastRecentlyUsed
+from sources.core.storage import Storage
 
 BLOCK_BYTES = 256 << 20
 ROW_INDEX_BYTES = 64 << 20

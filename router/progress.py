@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from router.latency import LATENCY_SECONDS
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 PARTS = 16
 FOLDER = "deliveries/progress"

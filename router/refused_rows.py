@@ -23,7 +23,7 @@ import orjson
 
 from router.cursor import Position
 from router.progress import part_of
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 FOLDER = "deliveries/refused"
 MOST_ROWS, MOST_BYTES = 10_000, 64 << 20

@@ -23,17 +23,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.job_files import BATCHES
 from operators.functions.text_size import constant_bytes
-from operators.job.job_files import BATCHES
 from operators.queries import Query, Selection
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
 from router.materialize import BlockPart, DeployedQuery, Materializer, empty_rows
 from router.page import Page, widened
-from sources.errors import CorruptData, Gone, MalformedRequest, TooLarge
-from sources.least_recently_used import LeastRecentlyUsed
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.errors import CorruptData, Gone, MalformedRequest, TooLarge
+from sources.core.least_recently_used import LeastRecentlyUsed
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 RECENT_RECORDS = 512
 OLD_RECORD_BYTES = 64 << 20
@@ -262,7 +262,7 @@ class _RowsOfPage:
     def _form(self, deployment: Deployment, parts: Sequence[BlockPart], start: int, rows: int) -> pa.Table:
         """Return so many rows, or fewer where these are larger than was to be expected."""
         while True:
-            most_bytes = None if rows == 1 else 2 * self._most
+            most_bytes = None if rows == 1 else self.bytes_left + self._most
             try:
                 return self._materializer.rows(self._deployed, deployment, parts, start, rows, most_bytes)
             except TooLarge:

@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
-from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, batch_of, block_paths
+from operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, batch_of, block_paths
 from router.result_reader import BatchIndex
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 NEWEST_KEPT = 16
 FOLDERS = (RESULTS, DEAD_LETTERS)

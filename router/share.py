@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from router.progress import PARTS
-from sources.errors import NotAllowed
-from sources.storage import Storage
+from sources.core.errors import NotAllowed
+from sources.core.storage import Storage
 
 LOCK_SECONDS = 0.5
 LOCKS = "deliveries/locks"

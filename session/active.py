@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from operators.joins.key_splits import OperatorSplits
-from operators.lookups import Refreshed
+from operators.lookup.lookups import Refreshed
 from session.inactive import Inactive
 from session.query_record import QueryRecord
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 SlotChange = tuple[int, QueryRecord | None]
 """A slot, and the query that has it now, of which only what never changes may be read."""

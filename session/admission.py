@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 from threading import Event
 
-from operators.lookups import Refreshed
+from operators.lookup.lookups import Refreshed
 from operators.queries import Query, lookups_of
 from session.query_record import QueryRecord
 from session.query_requests import PlannedQuery
 from session.session_state import SessionState
-from sources.errors import Conflict, Overloaded, UnknownObject
-from sources.names import name_key
-from sources.static_table import TableVersion
+from sources.connectors.static_table import TableVersion
+from sources.core.errors import Conflict, Overloaded, UnknownObject
+from sources.core.names import name_key
 
 MOST_SHOWN = 20
 """How many queries an error names."""

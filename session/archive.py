@@ -23,9 +23,9 @@ from session.archive_index import ArchiveIndex, Level, Place
 from session.compact import compact
 from session.query_record import FAILED, RETIRED, QueryRecord
 from session.query_table import number_of
-from sources.checksums import crc32, with_checksum
-from sources.record_log import file_number
-from sources.storage import Storage, not_read_back
+from sources.core.checksums import crc32, with_checksum
+from sources.core.record_log import file_number
+from sources.core.storage import Storage, not_read_back
 
 FOLDER = "finished"
 ROWS = 256

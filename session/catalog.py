@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from operators.lookups import Refreshed, refreshes_before, version_name
+from operators.lookup.lookups import Refreshed, refreshes_before, version_name
 from session.times import rfc3339
-from sources.errors import UnknownObject
-from sources.names import name_key
-from sources.schema import StreamDefinition
-from sources.static_table import CONNECTOR, TableDefinition
+from sources.connectors.static_table import CONNECTOR, TableDefinition
+from sources.core.errors import UnknownObject
+from sources.core.names import name_key
+from sources.core.schema import StreamDefinition
 
 _COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
 

@@ -10,8 +10,8 @@ from bitarray import bitarray, frozenbitarray
 from bitarray.util import ones
 
 from operators.queries import Query, query_from_json
-from sources.errors import CorruptData
-from sources.schema import StreamDefinition
+from sources.core.errors import CorruptData
+from sources.core.schema import StreamDefinition
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import orjson
 
 from session.compact import compact
 from session.times import rfc3339
-from sources.record_log import RecordLog
+from sources.core.record_log import RecordLog
 
 MOST_CHANGELOGS = 1000
 MOST_BYTES = 2 << 20

@@ -12,7 +12,7 @@ from session.idempotency import current
 from session.query_record import PAUSED, PENDING, RUNNING, QueryRecord, full_name
 from session.query_requests import QueryRequest, Replacement
 from session.requests import QueryPaused, QueryReplaced, QueryResumed
-from sources.errors import Conflict
+from sources.core.errors import Conflict
 
 MOST_DEPLOYMENTS = 1000
 

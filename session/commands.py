@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from operators.lookups import Lookup, rows_at_first
+from operators.lookup.lookups import Lookup, rows_at_first
 from operators.queries import Join, Query, set_apart
 from session import planning
 from session.admission import NOBODY, Owner, Reservations
@@ -46,9 +46,9 @@ from session.sql.statement_limits import StatementLimits
 from session.sql.statements import CreateStream, CreateTable, Select
 from session.statements import read_create_stream, read_create_table, to_definition, to_table_definition
 from session.tables import NamedTables, Tables, inputs_with_new_rows
-from sources.errors import MalformedRequest, NotReady
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.errors import MalformedRequest, NotReady
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 Wake = Callable[[], None]
 

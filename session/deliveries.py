@@ -19,7 +19,7 @@ from session.query_record import QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState
 from session.times import rfc3339
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 FRESH_SECONDS = 0.5
 ALIVE_SECONDS = 20.0

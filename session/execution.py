@@ -21,7 +21,7 @@ from session.sql.statements import (
     ShowStreams,
     ShowTables,
 )
-from sources.errors import UnknownObject
+from sources.core.errors import UnknownObject
 
 if TYPE_CHECKING:
     from session.access.tenant_session import TenantSession

@@ -27,8 +27,8 @@ from session.requests import (
     outcome_from_json,
     outcome_to_json,
 )
-from sources.errors import BraidError, NotAllowed
-from sources.storage import Storage
+from sources.core.errors import BraidError, NotAllowed
+from sources.core.storage import Storage
 
 FOLDER = "outcomes"
 NO_ANSWER = 429

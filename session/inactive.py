@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from session.query_record import QueryRecord, Times
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 
 @dataclass

@@ -25,9 +25,9 @@ from typing import Any
 
 import orjson
 
-from sources.errors import CorruptData
-from sources.record_log import RecordLog, file_number
-from sources.storage import Storage, sync_folder
+from sources.core.errors import CorruptData
+from sources.core.record_log import RecordLog, file_number
+from sources.core.storage import Storage, sync_folder
 
 ROLL_BYTES = 16 << 20
 _CHECKSUM = 8

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from session.key_index import KeyIndex
-from sources.record_log import file_number
-from sources.storage import Storage, not_read_back
+from sources.core.record_log import file_number
+from sources.core.storage import Storage, not_read_back
 
 SEGMENT_OUTCOMES = 500
 COMPRESSION = 1

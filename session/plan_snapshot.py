@@ -7,15 +7,15 @@ from typing import Any
 
 import orjson
 
-from operators.job.job_files import ACTIVATIONS, CHANGELOGS, PLANS
+from engine.job_files import ACTIVATIONS, CHANGELOGS, PLANS
 from operators.joins.key_splits import OperatorSplits
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookups import Refreshed
+from operators.lookup.lookups import Refreshed
 from session.compact import compact
 from session.session_state import SessionState
-from sources.record_log import RecordLog, file_number
-from sources.schema import StreamDefinition
-from sources.storage import Storage
+from sources.core.record_log import RecordLog, file_number
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
 
 EVERY_EPOCHS = 100
 MOST_EPOCHS = 1000

@@ -25,7 +25,7 @@ from operators.queries import Query, query_from_json
 from router.deployment import Deployment, EventTimes
 from session.sharing import shared, shared_dict
 from session.times import rfc3339
-from sources.names import composed
+from sources.core.names import composed
 
 PENDING, RUNNING, PAUSED, DRAINING, RETIRED, FAILED = STATES = (
     "PENDING",

@@ -18,10 +18,10 @@ from session.sharing import shared_dict
 from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.statements import read_query
 from session.tables import NamedTables
-from sources.confinement import OPEN, Confinement
-from sources.errors import BraidError, NotAllowed
-from sources.names import composed
-from sources.static_table import TableVersion
+from sources.connectors.static_table import TableVersion
+from sources.core.confinement import OPEN, Confinement
+from sources.core.errors import BraidError, NotAllowed
+from sources.core.names import composed
 
 _ID = re.compile(r"q-\d+")
 LONGEST_NAME = 200

@@ -25,9 +25,9 @@ from session.deliveries import SinkDeliveries
 from session.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState
-from sources.errors import Gone, MalformedRequest, UnknownObject
-from sources.record_log import RecordLog
-from sources.schema import StreamDefinition
+from sources.core.errors import Gone, MalformedRequest, UnknownObject
+from sources.core.record_log import RecordLog
+from sources.core.schema import StreamDefinition
 
 MOST_LISTED = 1000
 MOST_LOOKED_AT = 1000

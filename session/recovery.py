@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from operators.job.job_files import BATCHES, CHANGELOGS
+from engine.job_files import BATCHES, CHANGELOGS
 from session import request_log
 from session.changelog import Changelog
 from session.idempotency import Idempotency
@@ -16,9 +16,9 @@ from session.journal import open_journal
 from session.requests import request_from_json
 from session.session_state import SessionState
 from session.snapshot import PATH
-from sources.errors import CorruptData
-from sources.record_log import RecordLog
-from sources.storage import Storage, not_read_back
+from sources.core.errors import CorruptData
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage, not_read_back
 
 
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from operators.job.job_files import read_lanes
+from engine.job_files import read_lanes
 from operators.joins.key_splits import KeySplit
 from optimizer.arbitrary_plans import ArbitraryGroups, ArbitrarySplits
 from optimizer.key_splitting import KeySplitting, NoSplits
@@ -17,7 +17,7 @@ from optimizer.statistics import Statistics
 from session.session_state import SessionState
 from session.settings import ARBITRARY, AUTO, Settings
 from session.times import rfc3339
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 
 @dataclass(frozen=True)

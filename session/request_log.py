@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from session.journal import Journal, ObjectJournal
 from session.requests import Request, request_to_json
-from sources.errors import NotReady
+from sources.core.errors import NotReady
 
 FOLDER = "requests"
 Apply = Callable[[int, int, Sequence[Request]], None]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from session.query_record import QueryRecord
-from sources import errors
-from sources.errors import BraidError, CorruptData, Forbidden, Overloaded, Position, Unauthorized
-from sources.schema import StreamDefinition
-from sources.static_table import TableDefinition
+from sources.connectors.static_table import TableDefinition
+from sources.core import errors
+from sources.core.errors import BraidError, CorruptData, Forbidden, Overloaded, Position, Unauthorized
+from sources.core.schema import StreamDefinition
 
 
 @dataclass(frozen=True)

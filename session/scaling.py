@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operators.job.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
-from operators.job.job_files import read_lanes
-from operators.job.masters import has_executors
+from engine.job_files import read_lanes
+from engine.spark.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
+from engine.spark.masters import has_executors
 from optimizer.scaling import Decision, Load, Pool, Rules, decide
 from session.settings import Settings
 from session.times import rfc3339
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 KEPT = 20
 LOOK_US = 1_000_000

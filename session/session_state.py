@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from operators.job.job_files import PlannedBatch
+from engine.job_files import PlannedBatch
 from operators.joins.key_splits import KeySplit
 from operators.queries import lookups_of
 from operators.windows import Window
@@ -51,7 +51,7 @@ from session.requests import (
 )
 from session.slots import SlotTable
 from session.waiting import Waiting
-from sources.errors import CorruptData
+from sources.core.errors import CorruptData
 
 
 class SessionState:

@@ -13,15 +13,15 @@ from typing import Any
 
 import orjson
 
-from operators.job.masters import cores_of
-from operators.job.spark_conf import check_spark_conf, flattened
+from engine.spark.masters import cores_of
+from engine.spark.spark_conf import check_spark_conf, flattened
 from router.progress import PARTS
 from session.sql.statement_limits import StatementLimits
-from sources.confinement import Confinement
-from sources.errors import NotAllowed
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed
+from sources.core.locations import NOWHERE, check_no_secret
+from sources.core.outgoing import ANY, PUBLIC, Outgoing
 from sources.formats.limits import BODY, Limits
-from sources.locations import NOWHERE, check_no_secret
-from sources.outgoing import ANY, PUBLIC, Outgoing
 
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -66,9 +66,9 @@ class Settings:
     ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.Limits`). The files of
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
     relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
-    and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.outgoing`). Where one of these three is
-    empty, everything is allowed to a service that listens on loopback and asks for no keys, and no files and public
-    addresses elsewhere. Whatever they say, no file may lie in or above ``data_dir``.
+    and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.core.outgoing`). Where one of these
+    three is empty, everything is allowed to a service that listens on loopback and asks for no keys, and no files and
+    public addresses elsewhere. Whatever they say, no file may lie in or above ``data_dir``.
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
     ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never,

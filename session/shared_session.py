@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from operators.job.job_files import BATCHES, CHANGELOGS, PlannedBatch, read_planned, read_unavailable
+from engine.job_files import BATCHES, CHANGELOGS, PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
-from operators.joins.lookup_join import read_rows
+from operators.lookup.lookup_join import read_rows
 from session import plan_snapshot
 from session.active import SlotChange
 from session.archive import Archive
@@ -44,8 +44,8 @@ from session.scaling import Scaling
 from session.settings import Settings
 from session.snapshot import Snapshots
 from session.tables import Tables, files_needed
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 STEP_SECONDS = 0.02
 RETRY_SECONDS = 1.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from bitarray import bitarray
 
-from sources.errors import CorruptData
+from sources.core.errors import CorruptData
 
 
 class SlotTable:

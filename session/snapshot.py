@@ -30,11 +30,11 @@ from session.query_record import PROGRESS, QueryRecord
 from session.session_state import SessionState
 from session.slots import SlotTable
 from session.waiting import Waiting
-from sources.checksums import crc32
-from sources.errors import CorruptData
-from sources.names import composed
-from sources.record_log import file_number
-from sources.storage import Storage, not_read_back
+from sources.core.checksums import crc32
+from sources.core.errors import CorruptData
+from sources.core.names import composed
+from sources.core.record_log import file_number
+from sources.core.storage import Storage, not_read_back
 
 PATH = "session.json"
 HEADS = "queries"

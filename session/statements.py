@@ -9,12 +9,12 @@ from session.sql.parser import parse_statement
 from session.sql.shapes import ReadQuery, Shapes
 from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import CreateStream, CreateTable
-from sources.confinement import OPEN, Confinement
-from sources.connectors import validate_definition
-from sources.errors import NotAllowed
-from sources.schema import StreamDefinition
-from sources.static_table import TableDefinition
-from sources.storage import Storage
+from sources.connectors.registry import validate_definition
+from sources.connectors.static_table import TableDefinition
+from sources.core.confinement import OPEN, Confinement
+from sources.core.errors import NotAllowed
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
 
 _shapes = Shapes()
 

@@ -33,13 +33,10 @@ from typing import IO, Any
 import orjson
 import psutil
 
-from operators.job.checkpoint import check_checkpoint
-from operators.job.job_files import DAMAGED, HEARTBEAT, read_damage
-from sources.storage import Storage
+from engine.job_files import DAMAGED, FAILING_FILE, HEARTBEAT, JOB_FILE, READY_FILE, read_damage
+from engine.recovery.checkpoint import check_checkpoint
+from sources.core.storage import Storage
 
-JOB_FILE = "job.json"
-READY_FILE = "ready.json"
-FAILING_FILE = "failing.json"
 SCRATCH_FILE = "scratch.json"
 SCRATCH_PREFIX = "braid-job-"
 SPARK_LOCAL_DIRS = "SPARK_LOCAL_DIRS"

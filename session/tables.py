@@ -6,14 +6,14 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from operators.joins.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
-from operators.lookups import Lookup, Refreshed
+from operators.lookup.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
+from operators.lookup.lookups import Lookup, Refreshed
 from operators.queries import Query, lookups_by_input, lookups_of
 from session.catalog import Catalog
 from session.session_state import SessionState
-from sources.errors import NotAllowed, NotReady
-from sources.static_table import TableDefinition, TableReader, TableVersion
-from sources.storage import Storage
+from sources.connectors.static_table import TableDefinition, TableReader, TableVersion
+from sources.core.errors import NotAllowed, NotReady
+from sources.core.storage import Storage
 
 
 class Tables:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 
 class Waiting:

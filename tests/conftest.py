@@ -5,5 +5,5 @@ from hypothesis import settings
 pytest_plugins = ["tests.kit.fixtures"]
 
 # how long an example takes says more about the machine than about the code
-settings.register_profile("braid", deadline=None)
+settings.register_profile("braid", deadline=None, print_blob=True)
 settings.load_profile("braid")

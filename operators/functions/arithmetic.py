@@ -18,7 +18,7 @@ from operators.expressions import Call, Expression
 from operators.functions.casts import EXACT, fit_decimal
 from operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, as_decimal, coerce
 from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel
-from sources.schema import BIGINT, DOUBLE, NULL, ColumnType
+from sources.core.schema import BIGINT, DOUBLE, NULL, ColumnType
 
 _UNCHECKED = {"+": kernel.add, "-": kernel.subtract, "*": kernel.multiply}
 _CHECKED = {"+": kernel.add_checked, "-": kernel.subtract_checked, "*": kernel.multiply_checked}

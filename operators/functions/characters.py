@@ -10,8 +10,8 @@ from operators.expressions import Call, Expression, Literal
 from operators.functions.signature import Arguments, Datum, Function, by_distinct, by_row, constant, kernel, typed
 from operators.functions.sql_text import sql_text
 from operators.functions.text import LONGEST_PADDED
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, VARCHAR
 
 # halves of characters in UTF-16, and no characters themselves
 _SURROGATES = range(0xD800, 0xE000)

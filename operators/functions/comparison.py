@@ -10,8 +10,8 @@ import pyarrow as pa
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions.coercion import UNTYPED_NULL, common_type, describe, integer_type, unify, widest
 from operators.functions.signature import Arguments, Datum, Function, as_type, kernel
-from sources.errors import NotAllowed
-from sources.schema import BOOLEAN, NULL, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import BOOLEAN, NULL, VARCHAR
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _KERNELS = {

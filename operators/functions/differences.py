@@ -13,8 +13,8 @@ import pyarrow as pa
 from operators.expressions import Call, Expression, Literal
 from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
 from operators.functions.sql_text import sql_text
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, TIMESTAMP, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
 
 _DAY = 86_400_000_000
 _MICROSECONDS = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from operators.expressions import Call
 from operators.functions.signature import Datum, Function, by_distinct, typed
-from sources.schema import VARCHAR
+from sources.core.schema import VARCHAR
 
 _DIGESTS: dict[str, Callable[[bytes], str]] = {
     "md5": lambda data: hashlib.md5(data, usedforsecurity=False).hexdigest(),

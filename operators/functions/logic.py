@@ -10,8 +10,8 @@ from operators.expressions import Call, Expression, Literal
 from operators.functions.coercion import UNTYPED_NULL, common_type, describe, unify, widest
 from operators.functions.comparison import compared
 from operators.functions.signature import Arguments, Datum, Function, as_type, is_true, kernel, typed
-from sources.errors import NotAllowed
-from sources.schema import BOOLEAN, NULL
+from sources.core.errors import NotAllowed
+from sources.core.schema import BOOLEAN, NULL
 
 
 def _bind_connective(function: Function, arguments: Arguments) -> Expression:

@@ -18,8 +18,8 @@ from operators.functions.casts import fit_decimal
 from operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, coerce
 from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel, typed
 from operators.functions.sql_text import sql_text
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
 
 _MOST_DIGITS = 300
 # Arrow's powers of ten are exact up to here

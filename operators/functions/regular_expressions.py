@@ -13,8 +13,8 @@ import pyarrow as pa
 from operators.expressions import Call, Expression, Literal
 from operators.functions.signature import Arguments, Datum, Function, as_type, constant, kernel
 from operators.functions.sql_text import sql_text
-from sources.errors import NotAllowed
-from sources.schema import BOOLEAN, INT, NULL, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import BOOLEAN, INT, NULL, VARCHAR
 
 # a compiled pattern grows with both
 _LONGEST_PATTERN, _MOST_REPETITIONS = 1000, 200

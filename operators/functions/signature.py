@@ -14,9 +14,9 @@ import pyarrow.compute
 
 from operators.expressions import Call, Expression
 from operators.functions.coercion import coerce, describe
-from sources.decimals import nearest_doubles
-from sources.errors import NotAllowed
-from sources.schema import NULL, ColumnType
+from sources.core.decimals import nearest_doubles
+from sources.core.errors import NotAllowed
+from sources.core.schema import NULL, ColumnType
 
 # Any, because the stubs of pyarrow.compute know no "array or scalar"
 Datum: TypeAlias = Any

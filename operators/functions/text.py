@@ -26,8 +26,8 @@ from operators.functions.signature import (
     typed,
 )
 from operators.functions.sql_text import sql_text
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, BOOLEAN, NULL, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, BOOLEAN, NULL, VARCHAR
 
 LONGEST_PADDED = 1000
 

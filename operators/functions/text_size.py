@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from operators.expressions import Call, Expression, Literal
 from operators.functions.signature import Datum, as_type, constant, kernel, rows_of
-from sources.errors import TooLarge
+from sources.core.errors import TooLarge
 
 # twice what is added up at once (`BYTES_AT_ONCE` in source_task.py)
 MOST_BYTES = 1 << 29

@@ -17,8 +17,8 @@ from operators.functions.arithmetic import ARITHMETIC
 from operators.functions.casts import cast_to
 from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
 from operators.functions.sql_text import sql_text
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR
 
 _ADD = next(f for f in ARITHMETIC if f.name == "+")
 # RFC 3339 and Python's datetime have the years 1 to 9999

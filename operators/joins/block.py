@@ -20,10 +20,10 @@ import pyarrow as pa
 from operators import kernels
 from operators.arrays import Places
 from operators.joins.gathering import gather, gather_numbers, inverse
-from operators.joins.narrowing import narrow, widen
-from operators.joins.tuple_bucket import as_distances, from_distances
-from operators.joins.tuple_files import TIME, TupleFile, TupleFiles
-from sources.columns import one_array
+from operators.state.narrowing import narrow, widen
+from operators.state.tuple_bucket import as_distances, from_distances
+from operators.state.tuple_files import TIME, TupleFile, TupleFiles
+from sources.core.columns import one_array
 
 SLOT, START, END, COUNT = "slot", "start", "end", "rows"
 

@@ -18,10 +18,10 @@ from operators.joins.partners import Places, pieces
 from operators.joins.parts import join_of
 from operators.joins.relations import MANY
 from operators.joins.rows import BlockWindow, form_rows, index_window
-from operators.joins.tuple_bucket import TupleBucket
+from operators.state.tuple_bucket import TupleBucket
 from operators.tuples import Tuples
 from operators.windowing.fired_rows import Fired
-from sources.columns import arrays_of
+from sources.core.columns import arrays_of
 
 
 def fire_tested(

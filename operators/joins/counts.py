@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators import kernels
-from operators.bucket import Bucket
-from operators.components import COUNT_NAME
+from operators.aggregation.due import Due
+from operators.aggregation.space_queries import Predicates, SpaceQueries
 from operators.joins.firing import DueJoins, JoinedWindow, WindowId
 from operators.joins.keys import InputKeys
 from operators.joins.parts import Part, join_of
@@ -27,8 +27,8 @@ from operators.predicates.cells import CellMap
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
 from operators.predicates.space_key import SpaceKey
-from operators.windowing.due import Due
-from operators.windowing.space_queries import Predicates, SpaceQueries
+from operators.state.bucket import Bucket
+from operators.state.components import COUNT_NAME
 
 STEPS_PER_KEY = 4
 """So many pairs of entries take as long as a key of a query that is counted by itself."""

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from operators.bucket import Bucket
+from operators.aggregation.space_queries import Predicates
 from operators.joins.conditions import fire_tested
 from operators.joins.counts import count_alone, count_together
 from operators.joins.firing import JoinOperator, due_joins, join_windows
 from operators.joins.groups import fire_groups
 from operators.joins.late_rows import JoinedRows, joined_rows
 from operators.joins.session_joins import fire_session_joins
-from operators.joins.tuple_bucket import TupleBucket
+from operators.state.bucket import Bucket
+from operators.state.tuple_bucket import TupleBucket
 from operators.windowing.early_rows import combine_fired
 from operators.windowing.fired_rows import Fired
-from operators.windowing.space_queries import Predicates
 
 
 def fire_joins(

@@ -16,20 +16,20 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from operators.aggregation.due import Due
+from operators.aggregation.firing import window_contents
+from operators.aggregation.space_queries import Predicates
 from operators.arrays import Numbers
-from operators.bucket import Bucket
-from operators.components import COUNT_NAME
 from operators.joins.keys import InputKeys, number_keys
 from operators.joins.parts import Part, join_of, parts_of, splits_of
 from operators.joins.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
-from operators.joins.tuple_bucket import TupleBucket, between
 from operators.live_queries import LiveQueries
 from operators.queries import Join
-from operators.windowing.due import Due
+from operators.state.bucket import Bucket
+from operators.state.components import COUNT_NAME
+from operators.state.tuple_bucket import TupleBucket, between
 from operators.windowing.fired_rows import WindowContents
-from operators.windowing.firing import window_contents
 from operators.windowing.slicing import due_windows, with_ends_in
-from operators.windowing.space_queries import Predicates
 from operators.windows import SessionWindow, Window
 
 # a query's window: the query's id, the window's start and end (µs)

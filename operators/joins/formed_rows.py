@@ -7,18 +7,18 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from operators import components
-from operators.components import COUNT, COUNT_DISTINCT
 from operators.expressions import Expression
 from operators.joins.groups import distinct_counts, merged
 from operators.joins.parts import join_of
-from operators.keys import KeyCodes, encode_keys, key_columns, key_names
 from operators.live_queries import LiveQuery
 from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.state import components
+from operators.state.components import COUNT, COUNT_DISTINCT
+from operators.state.keys import KeyCodes, encode_keys, key_columns, key_names
 from operators.tuples import Tuples
 from operators.windowing.fired_rows import apply_having
 from operators.windowing.window_rows import SLOT
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 MOST_FORMED = 10_000_000
 """How many rows are formed and tested at most, of a window or of all sessions that end together, in one lane."""

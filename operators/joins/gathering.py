@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from operators import kernels
 from operators.arrays import Numbers, Places, plain_numbers
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 

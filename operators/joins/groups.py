@@ -8,20 +8,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import components
 from operators.arrays import Numbers, Places
-from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MOST_LIMBS, Component
 from operators.expressions import Expression
 from operators.joins.firing import JoinedWindow, beyond_combinations, product
 from operators.joins.parts import input_of, join_of, measure_of_input
 from operators.joins.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.kernels import double_double
-from operators.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals
 from operators.queries import WINDOW_END, WINDOW_START, Measure
-from operators.totals import empty, merge_into
+from operators.state import components
+from operators.state.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MOST_LIMBS, Component
+from operators.state.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals
+from operators.state.totals import empty, merge_into
 from operators.windowing.fired_rows import Fired, apply_having
 from operators.windowing.window_rows import SLOT, WindowRows
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 _FAR = 2**62
 

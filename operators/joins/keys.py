@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.joins.relations import Rows
-from operators.keys import Codes, encode_column, unite_keys
 from operators.predicates.query_set import Bools
-from sources.columns import one_array
+from operators.state.keys import Codes, encode_column, unite_keys
+from sources.core.columns import one_array
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from operators.joins.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
 from operators.joins.counts import CountedJoins
 from operators.joins.parts import columns_for_rows, join_of
 from operators.joins.relations import MANY
-from operators.joins.tuple_bucket import TupleBucket, between
+from operators.state.tuple_bucket import TupleBucket, between
 
 WORTH_REFERRING = 1 / 8
 """A block refers to a file of whose tuples in its lane it has at least this share; else it holds what it has."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from operators.components import COUNT_DISTINCT
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Call, Column, Expression, columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit, KeySplits
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.queries import Aggregation, Join, JoinInput, Measure
+from operators.state.components import COUNT_DISTINCT
 from operators.windows import SessionWindow
 
 SALT = "join"

@@ -25,7 +25,7 @@ from operators.joins.relations import NO_ROW, JoinResult, Relation
 from operators.predicates.query_set import Bools
 from operators.queries import WINDOW_END, WINDOW_START, Join, JoinInput
 from operators.tuples import Tuples
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 ActiveFrom = Mapping[str, int | None]
 

@@ -25,14 +25,14 @@ from operators.joins.keys import InputKeys, number_keys
 from operators.joins.partners import Places, pieces
 from operators.joins.parts import Part, columns_for_rows, join_of
 from operators.joins.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
-from operators.joins.tuple_bucket import TupleBucket
 from operators.live_queries import LiveQuery
 from operators.queries import WINDOW_END, WINDOW_START
+from operators.sessions.sessions import chain, gap_of
+from operators.state.tuple_bucket import TupleBucket
 from operators.tuples import Tuples
 from operators.windowing.fired_rows import Fired
-from operators.windowing.sessions import chain, gap_of
 from operators.windowing.window_rows import WindowRows
-from sources.columns import arrays_of
+from sources.core.columns import arrays_of
 
 Times = npt.NDArray[np.int64]
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from operators.arrays import Places
 from operators.expressions import Expression
 from operators.joins.parts import Placement
-from operators.key_groups import hash_keys, key_groups
-from operators.keys import encode_keys
 from operators.predicates.query_set import Bools
+from operators.state.key_groups import hash_keys, key_groups
+from operators.state.keys import encode_keys
 from operators.tuples import Tuples
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 
 @dataclass(frozen=True)

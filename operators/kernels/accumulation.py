@@ -45,8 +45,8 @@ def add_packed(
 ) -> None:
     """Add a number and ``one_tuple`` to an entry for each tuple: its sum and, in higher bits, its count.
 
-    See :mod:`operators.packed_sums`. Entries are looked up as in :func:`place_looked_up`. What an entry has no room for
-    is lost.
+    See :mod:`operators.state.packed_sums`. Entries are looked up as in :func:`place_looked_up`. What an entry has no
+    room for is lost.
     """
     if values.size == 0:
         return

@@ -18,8 +18,8 @@ from typing import Any
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of, typed_columns_of
 from operators.predicates.truth_set import EVERYTHING, NOTHING, NULL_ONLY, TruthSet, all_of, any_of
-from sources.decimals import WORD_DIGITS
-from sources.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from sources.core.decimals import WORD_DIGITS
+from sources.core.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}

@@ -17,7 +17,7 @@ from operators import kernels
 from operators.arrays import utf8_of
 from operators.expressions import Expression
 from operators.tuples import Tuples
-from sources.decimals import words_of
+from sources.core.decimals import words_of
 
 Cells = npt.NDArray[np.int32]
 

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from operators import kernels
-from operators.components import neutral
 from operators.kernels.double_double import add_pairs
 from operators.predicates.query_set import Bools
+from operators.state.components import neutral
 
 Places = npt.NDArray[np.int64]
 

@@ -20,15 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.aggregation import aggregation_of
+from operators.aggregation.shared_aggregation import aggregation_of
 from operators.expressions import columns_of
-from operators.keys import encode_keys, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
+from operators.sessions.sessions import chain, has_sessions
+from operators.state.keys import encode_keys, key_names, unite_keys
 from operators.windowing.fired_rows import Fired
-from operators.windowing.sessions import chain, has_sessions
 from operators.windowing.window_rows import SLOT, WindowRows
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 INSERT, RETRACT = "insert", "retract"
 

@@ -11,20 +11,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import components
+from operators.aggregation.due import Due, DueWindows
 from operators.arrays import Numbers
-from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.expressions import Expression
-from operators.keys import key_columns, unite_keys
 from operators.live_queries import LiveQuery
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
 from operators.queries import Aggregation, Join, Measure, Query
-from operators.totals import empty
+from operators.state import components
+from operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
+from operators.state.keys import key_columns, unite_keys
+from operators.state.totals import empty
 from operators.tuples import Tuples
-from operators.windowing.due import Due, DueWindows
 from operators.windowing.window_rows import WindowRows
-from sources.columns import arrays_of, one_array
+from sources.core.columns import arrays_of, one_array
 
 Places = npt.NDArray[np.int64]
 

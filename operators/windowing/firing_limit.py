@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.bucket import Bucket
+from operators.aggregation.operator_queries import OperatorQueries
 from operators.joins.firing import JoinOperator
-from operators.operator_queries import OperatorQueries
-from operators.windowing.sessions import LAST, gap_of
+from operators.sessions.sessions import LAST, gap_of
+from operators.state.bucket import Bucket
 from operators.windowing.slicing import Times, window_numbers
 from operators.windows import Window
 

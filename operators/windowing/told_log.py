@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from operators.aggregation import aggregation_of, sliding_window
-from operators.bucket import Bucket
-from operators.bucket_store import get_payload, put_payload
+from operators.aggregation.shared_aggregation import aggregation_of, sliding_window
 from operators.event_times import EARLIEST, LATEST
-from operators.lane_state import digest_of
 from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL
+from operators.state.bucket import Bucket
+from operators.state.bucket_store import get_payload, put_payload
+from operators.state.lane_state import digest_of
 from operators.windowing.early_rows import Current, Revision, Told, revise
 from operators.windowing.fired_rows import Fired
 from operators.windows import SessionWindow
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 
 @dataclass(frozen=True)

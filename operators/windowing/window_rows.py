@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.queries import WINDOW_END, WINDOW_START
-from sources.columns import one_array
+from sources.core.columns import one_array
 
 SLOT = "_slot"
 

@@ -17,10 +17,10 @@ from router.row_text import objects
 from router.sinks.http import LATER, Place, check_url, retry_after
 from router.sinks.options import check_options
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
-from sources.confinement import Confinement
-from sources.errors import NotAllowed
-from sources.http_client import http_client
-from sources.secret import check_secrets, reveal
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed
+from sources.core.http_client import http_client
+from sources.core.secret import check_secrets, reveal
 
 NAME = "clickhouse"
 FLUSH_ROWS, FLUSH_SECONDS = 100_000, 1.0

@@ -10,8 +10,8 @@ from operators.queries import Query
 from router.sinks import clickhouse, file, kafka, postgres, webhook
 from router.sinks.options import flush_rows, flush_seconds, max_retries, sets_aside
 from router.sinks.sink import DelivererIdentity, Destination, SinkConnector
-from sources.confinement import Confinement
-from sources.errors import NotAllowed
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed
 
 LOG = "log"
 CONNECTOR = "connector"

@@ -30,10 +30,10 @@ from router.row_text import values
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
-from sources import locations
-from sources.confinement import Confinement
-from sources.errors import NotAllowed
-from sources.storage import Storage
+from sources.core import locations
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed
+from sources.core.storage import Storage
 
 NAME = "file"
 FLUSH_ROWS, FLUSH_SECONDS = 100_000, 10.0

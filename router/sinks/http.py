@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from router.sinks.sink import SinkDown, SinkRefused
-from sources.errors import NotAllowed
-from sources.outgoing import Outgoing
-from sources.secret import hide
+from sources.core.errors import NotAllowed
+from sources.core.outgoing import Outgoing
+from sources.core.secret import hide
 
 LATER = (408, 425, 429)
 _SHOWN_CHARACTERS = 300

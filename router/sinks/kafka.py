@@ -26,9 +26,7 @@ from router.materialize import schema_of
 from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
-from sources.confinement import Confinement
-from sources.errors import NotAllowed
-from sources.kafka.options import (
+from sources.connectors.kafka.options import (
     PREFIX,
     SERVERS,
     TOPIC_RULE,
@@ -37,7 +35,9 @@ from sources.kafka.options import (
     is_topic,
     reveal_properties,
 )
-from sources.secret import hide, is_reference
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed
+from sources.core.secret import hide, is_reference
 
 NAME = "kafka"
 FLUSH_ROWS, FLUSH_SECONDS = 10_000, 0.0

@@ -26,10 +26,10 @@ from router.materialize import schema_of
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject, key_columns
-from sources.confinement import Confinement
-from sources.errors import NotAllowed
-from sources.locations import check_local_file
-from sources.secret import check_secrets, hide, reveal
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed
+from sources.core.locations import check_local_file
+from sources.core.secret import check_secrets, hide, reveal
 
 NAME = "postgres"
 FLUSH_ROWS, FLUSH_SECONDS = 50_000, 0.0

@@ -19,7 +19,7 @@ import pyarrow as pa
 from operators.expressions import Column
 from operators.queries import WINDOW_END, WINDOW_START, Join, Query, Selection
 from router.materialize import schema_of
-from sources.confinement import OPEN, Confinement
+from sources.core.confinement import OPEN, Confinement
 
 LONGEST_RETRY_SECONDS = 300.0
 

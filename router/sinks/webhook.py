@@ -25,12 +25,12 @@ from router.row_text import objects
 from router.sinks.http import LATER, Place, check_url, retry_after
 from router.sinks.options import check_options
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
-from sources.confinement import Confinement
-from sources.errors import NotAllowed
-from sources.http_client import http_client
-from sources.outgoing import Outgoing
-from sources.secret import PREFIX as REFERENCE
-from sources.secret import check_secrets, is_reference, reveal
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed
+from sources.core.http_client import http_client
+from sources.core.outgoing import Outgoing
+from sources.core.secret import PREFIX as REFERENCE
+from sources.core.secret import check_secrets, is_reference, reveal
 
 NAME = "webhook"
 FLUSH_ROWS, FLUSH_SECONDS = 1000, 0.0

@@ -6,7 +6,7 @@ import os
 import threading
 from functools import partial
 
-from operators.job.job_files import read_lanes
+from engine.job_files import read_lanes
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ANYONE, Quotas
@@ -14,8 +14,8 @@ from session.access.registry import AccessRegistry
 from session.access.tenant_session import TenantSession
 from session.settings import Settings
 from session.shared_session import SharedSession
-from sources.errors import NotAllowed
-from sources.storage import Storage
+from sources.core.errors import NotAllowed
+from sources.core.storage import Storage
 
 BUSY_SHARE = 0.9
 """Which share of the job's lanes operators may keep busy where ``admission_cores`` does not say."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from session.query_requests import PlannedQuery
 from session.shared_session import SharedSession
-from sources.errors import Overloaded
+from sources.core.errors import Overloaded
 
 FRESH_SECONDS = 2.0
 RETRY_AFTER_SECONDS = 30

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from session.access.principal import Quotas
-from sources.errors import Overloaded
+from sources.core.errors import Overloaded
 
 MINUTE = 60.0
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from session.access.principal import ADMIN, RIGHTS, Principal, Quotas, Tenant
 from session.times import rfc3339
-from sources.errors import Conflict, NotAllowed, Unauthorized, UnknownObject
-from sources.storage import Storage
+from sources.core.errors import Conflict, NotAllowed, Unauthorized, UnknownObject
+from sources.core.storage import Storage
 
 PATH = "access.json"
 PREFIX = "braid_"

@@ -21,7 +21,7 @@ from session.requests import Outcome
 from session.shared_session import SharedSession
 from session.sql.statement_limits import StatementLimits
 from session.sql.statements import Select
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 
 class TenantSession:

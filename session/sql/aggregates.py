@@ -15,7 +15,7 @@ from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node, walk
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
 _KEY = "(key)"

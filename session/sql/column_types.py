@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from session.sql.cursor import Cursor
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 _TYPES = {
     "BOOLEAN": BOOLEAN,

@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token
 
 from session.sql.tokenizer import RESERVED
 from session.sql.tokens import SYMBOLS, SqlText, tokenize
-from sources.errors import SqlNotAllowed, SqlSyntaxError
+from sources.core.errors import SqlNotAllowed, SqlSyntaxError
 
 TokenKind = Literal["word", "quoted", "string", "number", "symbol", "end"]
 _KINDS: dict[TokenType, TokenKind] = {

@@ -11,12 +11,12 @@ from session.sql.column_types import parse_type
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
 from session.sql.statements import CreateStream, CreateTable
-from sources.connectors import CONNECTORS, validate_definition
-from sources.errors import NotAllowed
-from sources.names import composed
-from sources.schema import Field, Schema, StreamSchema
-from sources.static_table import format_of, validate_table
-from sources.waterline_options import WaterlineOptions, split_options
+from sources.connectors.registry import CONNECTORS, validate_definition
+from sources.connectors.static_table import format_of, validate_table
+from sources.core.errors import NotAllowed
+from sources.core.names import composed
+from sources.core.schema import Field, Schema, StreamSchema
+from sources.core.waterline_options import WaterlineOptions, split_options
 
 MAX_COLUMNS = 1000
 _NAME = re.compile(r"[^\W\d]\w{0,99}")

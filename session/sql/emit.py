@@ -6,7 +6,7 @@ from operators.windows import Emit
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
 from session.sql.statements import EmitClause
-from sources.errors import NotAllowed
+from sources.core.errors import NotAllowed
 
 _FORMS = "[STREAM] [AFTER DELAY INTERVAL '6' MINUTES] [AND] [AFTER WATERMARK]"
 # what other systems write, and what to write here

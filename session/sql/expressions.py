@@ -12,8 +12,8 @@ from session.sql.function_names import shown_aggregate
 from session.sql.limits import Limits
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node
-from sources.errors import NotAllowed, SqlNotAllowed
-from sources.schema import BIGINT, BOOLEAN, NULL, VARCHAR
+from sources.core.errors import NotAllowed, SqlNotAllowed
+from sources.core.schema import BIGINT, BOOLEAN, NULL, VARCHAR
 
 _COMPARING = (*MIRRORED, "between", "in", "is_distinct_from", "is_not_distinct_from")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from operators.expressions import Column
 from session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean, shown_name
 from session.sql.tokens import SqlText
-from sources.schema import TIMESTAMP
+from sources.core.schema import TIMESTAMP
 
 
 class JoinScope:

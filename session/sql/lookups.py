@@ -18,15 +18,15 @@ from operators.evaluation import is_null_for_nulls
 from operators.expressions import Call, Column, Expression, all_of, columns_of
 from operators.functions.coercion import in_one_type
 from operators.functions.sql_text import sql_text
-from operators.joins.lookup_join import MOST_MATCHES, TableIndex
-from operators.lookups import Lookup
+from operators.lookup.lookup_join import MOST_MATCHES, TableIndex
+from operators.lookup.lookups import Lookup
 from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope
 from session.sql.scope import JoinedTable, Scope, check_descriptor, did_you_mean, listed
 from session.sql.statements import JoinedSource, Select, WindowedSource
 from session.sql.syntax import Node, conjuncts, walk
-from sources.schema import StreamDefinition
-from sources.static_table import TableVersion
+from sources.connectors.static_table import TableVersion
+from sources.core.schema import StreamDefinition
 
 MOST_TABLES = 10
 _MOST_NAMES = 20

@@ -22,7 +22,7 @@ from session.sql.statements import (
     ShowTables,
     Statement,
 )
-from sources.errors import BraidError, SqlNotAllowed
+from sources.core.errors import BraidError, SqlNotAllowed
 
 _STATEMENTS = (
     "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, REFRESH TABLE, SHOW STREAMS | TABLES | QUERIES,"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from operators.expressions import Column
-from operators.lookups import Lookup
+from operators.lookup.lookups import Lookup
 from operators.queries import WINDOW_END, WINDOW_START
 from session.sql.statements import WindowedSource
 from session.sql.tokens import SqlText
-from sources.errors import SqlNotAllowed
-from sources.schema import TIMESTAMP, Field, Schema, StreamDefinition
-from sources.static_table import TableDefinition
+from sources.connectors.static_table import TableDefinition
+from sources.core.errors import SqlNotAllowed
+from sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition
 
 MOST_NAMES = 50
 WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)

@@ -18,8 +18,8 @@ from session.sql.select_list import Outputs, aliases, group_keys, output_name, w
 from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import CreateQuery, Explain, Select, Statement
 from session.sql.syntax import Node
-from sources.errors import SqlNotAllowed
-from sources.schema import StreamDefinition
+from sources.core.errors import SqlNotAllowed
+from sources.core.schema import StreamDefinition
 
 _SAME_GROUPS = "Each GROUP BY key has sessions of its own, so PARTITION BY must name what GROUP BY does"
 

@@ -10,7 +10,7 @@ from session.sql.expressions import Binder
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.statements import Select, SelectItem
 from session.sql.syntax import Node
-from sources.schema import TIMESTAMP
+from sources.core.schema import TIMESTAMP
 
 
 def group_keys(select: Select, scope: Names) -> tuple[Expression, ...]:

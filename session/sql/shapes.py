@@ -30,8 +30,8 @@ from session.sql.statements import CreateQuery, Select
 from session.sql.syntax import Node, walk
 from session.sql.tokens import SqlText
 from session.sql.tree import TreeReader
-from sources.errors import BraidError, NotAllowed
-from sources.schema import StreamDefinition
+from sources.core.errors import BraidError, NotAllowed
+from sources.core.schema import StreamDefinition
 
 MOST_SHAPES = 2000
 LONGEST = 2000

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operators.windows import Emit, SessionWindow, Window
 from session.sql.syntax import Node
 from session.sql.tokens import SqlText
-from sources.schema import Schema, StreamSchema
-from sources.waterline_options import WaterlineOptions
+from sources.core.schema import Schema, StreamSchema
+from sources.core.waterline_options import WaterlineOptions
 
 
 @dataclass(frozen=True)

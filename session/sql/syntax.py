@@ -22,7 +22,7 @@ class Node:
     interval  ``(months, microseconds)``                          none
     call      a key of ``operators.functions.FUNCTIONS``          its arguments
     aggregate a value of ``AGGREGATES``, or ``count_distinct``    its argument or a star
-    cast      a :class:`sources.schema.ColumnType`                the value
+    cast      a :class:`sources.core.schema.ColumnType`                the value
     ========= =================================================== =====================
     """
 

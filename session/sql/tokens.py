@@ -10,7 +10,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
 from session.sql.tokenizer import BraidTokenizer
-from sources.errors import Position, SqlNotAllowed, SqlSyntaxError
+from sources.core.errors import Position, SqlNotAllowed, SqlSyntaxError
 
 MAX_LENGTH = 100_000
 # sqlglot's parser takes up to 15 frames of Python's stack, 1000 in all, for each level

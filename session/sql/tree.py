@@ -15,7 +15,7 @@ from session.sql.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
 from session.sql.limits import MAX_DEPTH, MAX_NODES
 from session.sql.syntax import Node, NodeKind
 from session.sql.tokens import SqlText
-from sources.schema import BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
+from sources.core.schema import BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
 # operators of two operands, and their names in operators.functions
 _BINARY: dict[type[Expr], str] = {

@@ -14,7 +14,7 @@ from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
 from session.sql.statements import WindowedSource
 from session.sql.syntax import Node
-from sources.errors import NotAllowed
+from sources.core.errors import NotAllowed
 
 MAX_WINDOWS_PER_TUPLE = 1000
 MIN_SLIDE_US = 1000

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from sources.columns import one_array
-from sources.errors import MalformedRequest, TooLarge
+from sources.core.columns import one_array
+from sources.core.errors import MalformedRequest, TooLarge
+from sources.core.schema import Field, Schema
 from sources.formats.arrow_metadata import check_stream
 from sources.formats.limits import PIECE, Limits
-from sources.schema import Field, Schema
 
 _VIEW_BYTES = 16
 

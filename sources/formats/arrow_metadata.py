@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sources.errors import MalformedRequest, TooLarge
+from sources.core.errors import MalformedRequest, TooLarge
 from sources.formats.limits import Limits
 
 LONGEST_SCHEMA = 4 << 20

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
+from sources.core.schema import ColumnType
 from sources.formats.temporal import parse_date, parse_timestamp
-from sources.schema import ColumnType
 
 RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
 LONGEST_SHOWN = 100

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.errors import MalformedRequest
+from sources.core.errors import MalformedRequest
+from sources.core.schema import ColumnType, Field
 from sources.formats.coercion import UnfitError, coerce, complaint
 from sources.formats.decoded import Column
 from sources.formats.temporal import dates_of_text, timestamps_of_text
-from sources.schema import ColumnType, Field
 
 MOST_NAMES = 50
 

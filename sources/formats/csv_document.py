@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from sources.errors import MalformedRequest, NotAllowed
+from sources.core.errors import MalformedRequest, NotAllowed
+from sources.core.schema import Field, Schema
 from sources.formats.columns import convert_values, find_column
 from sources.formats.decoded import Column, Decoded, assemble
-from sources.schema import Field, Schema
 
 MOST_COLUMNS = 10_000
 _NO_DELIMITERS = "\"'\\\r\n"

@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from sources.errors import MalformedRequest
+from sources.core.errors import MalformedRequest
+from sources.core.schema import Schema
 from sources.formats.coercion import show
 from sources.formats.decoded import Decoded, Gathered
 from sources.formats.json_rows import decode_rows, elements_of, needs_exact_numbers, parse_json
 from sources.formats.limits import BODY, Limits
 from sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
-from sources.schema import Schema
 
 WHOLE_BYTES = 4 << 20
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from sources.core.schema import Schema
 from sources.formats.decoded import Decoded, MalformedLine
 from sources.formats.limits import TEXT_PIECE
 from sources.formats.messages import decode_json_messages
 from sources.formats.ndjson import BLANKS, decode_ndjson
 from sources.formats.texts import is_utf8
-from sources.schema import Schema
 
 
 def decode_json_lines(text: bytes, schema: Schema) -> Decoded:

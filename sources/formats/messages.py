@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sources.core.schema import Schema
 from sources.formats.decoded import Decoded, MalformedLine
 from sources.formats.limits import TEXT_PIECE
 from sources.formats.ndjson import BLANKS, decode_ndjson
 from sources.formats.texts import is_utf8
-from sources.schema import Schema
 
 NO_OBJECT = b"null"
 

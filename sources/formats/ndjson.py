@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.json
 from pyarrow.json import ParseOptions, ReadOptions
 
-from sources.columns import one_array
+from sources.core.columns import one_array
+from sources.core.schema import ColumnType, Schema
 from sources.formats.columns import convert_text, one_zero
 from sources.formats.decoded import Decoded, Gathered, row_bytes
 from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
 from sources.formats.limits import BODY, Limits
-from sources.schema import ColumnType, Schema
 
 BLOCK_BYTES = 1 << 20
 WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sources.errors import MalformedRequest
+from sources.core.errors import MalformedRequest
 
 TEXT_BYTES = 64 << 20  # that texts of dictionaries take at once
 PAGE_BYTES = 1 << 16

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.errors import MalformedRequest
+from sources.core.errors import MalformedRequest
+from sources.core.schema import Field, Schema
 from sources.formats.arrow_checks import sound_array
 from sources.formats.arrow_stream import check_castable, decode_arrays
 from sources.formats.columns import find_column, one_zero
 from sources.formats.decoded import Decoded
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
-from sources.schema import Field, Schema
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from api.serve import open_port, server_config
 from api.service import Service
 from session.settings import Settings
 from session.shared_session import SharedSession
-from sources.schema import StreamSchema
-from sources.storage import Storage
+from sources.core.schema import StreamSchema
+from sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND, BatchWriter
 

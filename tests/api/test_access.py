@@ -12,7 +12,7 @@ from httpx import Response
 
 from session.access.access import Access
 from session.settings import Settings
-from sources.errors import NotAllowed
+from sources.core.errors import NotAllowed
 from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 

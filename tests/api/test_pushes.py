@@ -16,11 +16,11 @@ import pytest
 from api import pushes
 from api.pushes import Pushes, PushStream
 from session import outcome_segments
-from sources.errors import NotAllowed, NotReady
+from sources.connectors.push import PushLog
+from sources.core.errors import NotAllowed, NotReady
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
 from sources.formats.decoded import Decoded
-from sources.push import PushLog
-from sources.schema import StreamDefinition
-from sources.storage import Storage
 from tests.sources.pushed import DEFINITION
 from tests.sources.pushed import tuples as tuples_of
 

@@ -19,7 +19,7 @@ import pytest
 from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
 from api.serve import _trim, open_port, open_storage, serve
 from session.settings import Settings
-from sources.storage import Storage
+from sources.core.storage import Storage
 
 
 def fake_java(folder: Path, says: str, status: int = 0) -> dict[str, str]:
@@ -99,7 +99,7 @@ def test_a_data_directory_has_one_service(tmp_path: Path) -> None:
 
 
 def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
-    code = "import sys, signal; from api.preconditions import *; from sources.storage import Storage\n"
+    code = "import sys, signal; from api.preconditions import *; from sources.core.storage import Storage\n"
     code += "with lock_data_dir(Storage(sys.argv[1])): print('held', flush=True); signal.pause()"
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as holder:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from session.supervisor import JobSupervisor, end_leftovers
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 
 CHILD = """

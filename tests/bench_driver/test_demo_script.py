@@ -17,7 +17,7 @@ from bench_driver.demo_script import (
 from operators.queries import Aggregation, Selection
 from session.sql.select import plan_select
 from session.statements import read_create_stream, to_definition
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench_driver.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases, render
+from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
 from sources.formats import decode
-from sources.schema import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
 
 SCHEMA = StreamSchema(
     (

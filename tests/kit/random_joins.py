@@ -18,8 +18,9 @@ import pyarrow as pa
 from operators.queries import Aggregation, Join, set_apart
 from operators.tuples import Tuples
 from session.sql.select import plan_select
-from sources.errors import SqlNotAllowed
-from sources.schema import (
+from sources.connectors.static_table import TableDefinition, TableVersion
+from sources.core.errors import SqlNotAllowed
+from sources.core.schema import (
     BIGINT,
     DOUBLE,
     INT,
@@ -31,7 +32,6 @@ from sources.schema import (
     StreamDefinition,
     StreamSchema,
 )
-from sources.static_table import TableDefinition, TableVersion
 from tests.kit.duck import connected
 from tests.operators.pipeline import Row
 

@@ -14,17 +14,17 @@ from typing import Any
 import orjson
 import pytest
 
-from operators.job.batch_progress import progress_of
-from operators.job.job_files import BATCHES
-from operators.job.offsets import Offset
-from operators.job.plan_log import PlanLog
-from operators.job.source_task import SourceTasks
-from operators.job.wire import BLOCK, PROGRESS, STATE, to_batch
+from engine.job_files import BATCHES
+from engine.plan_log import PlanLog
+from engine.planning.batch_progress import progress_of
+from engine.planning.offsets import Offset
+from engine.sink import publish
+from engine.source_task import SourceTasks
+from engine.wire import BLOCK, PROGRESS, STATE, to_batch
 from operators.live_queries import LiveQueries
 from operators.stream_operators import StreamOperators
-from router.stream_sink import publish
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 from tests.operators.bench_operators import STREAM, queries
 
 WORKER = """

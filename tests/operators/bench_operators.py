@@ -19,32 +19,32 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.aggregation import SharedAggregation, aggregation_of, measures_of
-from operators.bucket import Bucket
-from operators.entries import EncodedMeasures, SlicedTuples
+from engine.source_task import TUPLES_AT_ONCE
+from operators.aggregation.due import WindowedQueries
+from operators.aggregation.firing import fire
+from operators.aggregation.shared_aggregation import SharedAggregation, aggregation_of, measures_of
 from operators.expressions import Call, Column, Expression, Literal
-from operators.job.source_task import TUPLES_AT_ONCE
 from operators.joins import relations
 from operators.joins.cost import JoinCost, join_graph
 from operators.joins.idp import idp
-from operators.joins.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.joins.order import block_size
 from operators.joins.relations import JoinResult, Relation, TooManyCombinations
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookups import Lookup
+from operators.lookup.lookup_join import IndexedTables, LookupJoin, version_path
+from operators.lookup.lookups import Lookup
 from operators.predicates.cell_space import Groups, cell_spaces
 from operators.predicates.index import PredicateIndex
 from operators.queries import Aggregation, Measure
+from operators.state.bucket import Bucket
+from operators.state.entries import EncodedMeasures, SlicedTuples
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
-from operators.windowing.due import WindowedQueries
-from operators.windowing.firing import fire
 from operators.windowing.slicing import Combs, cut_slices
 from operators.windows import Window
 from optimizer.grouping import Sampled, Workload, edges_of, group_queries, place_queries
-from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
-from sources.static_table import TableDefinition, TableVersion
-from sources.storage import Storage
+from sources.connectors.static_table import TableDefinition, TableVersion
+from sources.core.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
+from sources.core.storage import Storage
 from tests.operators.pipeline import live_of, predicate_of
 
 SECOND = 1_000_000

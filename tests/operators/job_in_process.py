@@ -11,22 +11,22 @@ from typing import Any
 
 import orjson
 
-from operators.job.job_files import BATCHES, CHANGELOGS
-from operators.job.lane_task import LaneTasks
-from operators.job.offsets import Offset
-from operators.job.plan_log import PlanLog
-from operators.job.planner import Planner
-from operators.job.source_task import SourceTasks
-from operators.job.wire import WireRow, to_batch
+from engine.job_files import BATCHES, CHANGELOGS
+from engine.lane_task import LaneTasks
+from engine.plan_log import PlanLog
+from engine.planning.offsets import Offset
+from engine.planning.planner import Planner
+from engine.sink import publish
+from engine.source_task import SourceTasks
+from engine.wire import WireRow, to_batch
 from operators.live_queries import LiveQuery
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import BatchIndex, ResultReader
-from router.stream_sink import publish
 from session.sql.select import plan_select
-from sources.push import PushLog
-from sources.record_log import RecordLog
-from sources.schema import StreamDefinition
-from sources.storage import Storage
+from sources.connectors.push import PushLog
+from sources.core.record_log import RecordLog
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
 from tests.operators.join_pipeline import Deployed, changelog
 from tests.operators.pipeline import Row, batch_of
 

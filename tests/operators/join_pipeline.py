@@ -9,19 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.bucket_store import RESULTS, StoredTuples, put_bucket, put_join_block, put_window_rows
-from operators.job.offsets import advance_waterline
-from operators.joins.lookup_join import IndexedTables
+from engine.planning.offsets import advance_waterline
 from operators.lane import Lane
-from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
+from operators.lookup.lookup_join import IndexedTables
 from operators.queries import WINDOW_END, WINDOW_START, Query
+from operators.state.bucket_store import RESULTS, StoredTuples, put_bucket, put_join_block, put_window_rows
+from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators, StreamOutput
 from optimizer.optimizer import operator_of
 from router.deployment import Deployment
 from router.materialize import BlockPart, Materializer
-from sources.schema import StreamDefinition
-from sources.storage import Storage
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
 from tests.operators.pipeline import MemoryState, Row, batch_of
 
 

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.bucket import Bucket
-from operators.bucket_store import put_bucket
+from engine.planning.offsets import advance_waterline
 from operators.expressions import Call, Column, Expression, Literal
-from operators.held_buckets import HeldBuckets
-from operators.job.offsets import advance_waterline
 from operators.lane import Lane
-from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates import query_set
 from operators.predicates.analysis import Predicate, analyse
 from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Join, Measure, Output, Query, Selection
+from operators.state.bucket import Bucket
+from operators.state.bucket_store import put_bucket
+from operators.state.held_buckets import HeldBuckets
+from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators
 from operators.windowing.window_rows import SLOT
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
-from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
-from sources.storage import Storage
+from sources.core.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from sources.core.storage import Storage
 
 SCHEMA = StreamSchema((Field("k", INT), Field("v", BIGINT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 15)
 STREAM = StreamDefinition("s-1", "s", SCHEMA, "push", "json")

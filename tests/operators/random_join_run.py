@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from operators.joins.parts import SALT, columns_to_spread_by
-from operators.key_groups import hash_keys
 from operators.queries import Aggregation, Join
+from operators.state.key_groups import hash_keys
 from operators.windows import Window
 from optimizer.optimizer import operator_of
 from tests.kit.random_joins import SECOND, STREAMS, RandomJoin, comparable, expected, plan, random_tuples

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import dense_totals, entries, merging
-from operators.bucket import Bucket
-from operators.bucket_store import INLINE_BYTES, get_payload, put_bucket
 from operators.expressions import Call
-from operators.held_buckets import HeldBuckets
 from operators.live_queries import LiveQueries
-from operators.merging import merge_buckets
-from operators.packed_sums import WithPacked
 from operators.predicates import cell_space
 from operators.predicates.cells import LineCells, SetCells
 from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.state import dense_totals, entries, merging
+from operators.state.bucket import Bucket
+from operators.state.bucket_store import INLINE_BYTES, get_payload, put_bucket
+from operators.state.held_buckets import HeldBuckets
+from operators.state.merging import merge_buckets
+from operators.state.packed_sums import WithPacked
 from operators.stream_operators import StreamOperators
-from sources.schema import BOOLEAN
-from sources.storage import Storage
+from sources.core.schema import BOOLEAN
+from sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicate_of
 
 MEASURES = (COUNT_ALL, Measure("sum", V), Measure("min", S), Measure("count", S))

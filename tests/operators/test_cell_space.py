@@ -25,7 +25,7 @@ from operators.predicates.query_set import unpack
 from operators.predicates.space_key import SpaceKey
 from operators.queries import Measure
 from operators.tuples import Tuples
-from sources.schema import BOOLEAN, INT
+from sources.core.schema import BOOLEAN, INT
 from tests.kit.examples import examples
 from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
 

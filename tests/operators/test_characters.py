@@ -13,8 +13,8 @@ from operators.evaluation import evaluate
 from operators.expressions import Column, Expression, Literal
 from operators.functions import call
 from operators.functions.text import LONGEST_PADDED
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, VARCHAR, ColumnType
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, VARCHAR, ColumnType
 from tests.kit.duck import connected
 from tests.kit.examples import examples
 

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.components import (
+from operators.expressions import Column
+from operators.queries import COUNT_ALL, Measure
+from operators.state.components import (
     COUNT_NAME,
     Component,
     component_named,
@@ -25,10 +27,8 @@ from operators.components import (
     renumber_ranks,
     unite,
 )
-from operators.expressions import Column
-from operators.queries import COUNT_ALL, Measure
-from operators.totals import empty, merge_into
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from operators.state.totals import empty, merge_into
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 MONEY = ColumnType("DECIMAL", 38, 4)
 ORDERED: dict[ColumnType, st.SearchStrategy[Any]] = {

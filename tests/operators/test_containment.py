@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators import components, lane
-from operators.aggregation import SharedAggregation
+from operators import lane
+from operators.aggregation.shared_aggregation import SharedAggregation
 from operators.containment import contained
 from operators.queries import COUNT_ALL, Measure, Query
+from operators.state import components
 from operators.stream_operators import StreamOperators
-from sources.errors import CorruptData
-from sources.storage import Storage
+from sources.core.errors import CorruptData
+from sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, K, Pipeline, S, V, aggregation, batch_of, changelog, live_of
 
 SUM, GREATEST = Measure("sum", V), Measure("max", S)

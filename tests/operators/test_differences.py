@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from operators.evaluation import evaluate, fold
 from operators.expressions import Column, Literal
 from operators.functions import call
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, TIMESTAMP, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
 from tests.kit.duck import connected
 from tests.kit.examples import examples
 

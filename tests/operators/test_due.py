@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.aggregation.due import Due, WindowedQueries, due_by_space
 from operators.event_times import EARLIEST
 from operators.live_queries import LiveQuery
 from operators.predicates.space_key import SpaceKey
-from operators.windowing.due import Due, WindowedQueries, due_by_space
 from operators.windows import Window
 from tests.operators.pipeline import STREAM, K, V, aggregation, compare, live_of, predicate_of
 

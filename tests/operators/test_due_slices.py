@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.aggregation.due import WindowedQueries
+from operators.aggregation.due_slices import DueSlices
+from operators.aggregation.firing import fire
 from operators.event_times import EARLIEST
 from operators.queries import COUNT_ALL, Aggregation, Measure
-from operators.windowing.due import WindowedQueries
-from operators.windowing.due_slices import DueSlices
-from operators.windowing.firing import fire
 from operators.windows import Window
 from tests.kit.examples import examples
 from tests.operators.pipeline import STREAM, K, S, T, V, compare, live_of, predicate_of
@@ -50,7 +50,7 @@ def test_windows_added_up_at_once_have_the_rows_and_newest_times_that_they_have_
     for is_at_once in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if is_at_once:
-                patch.setattr("operators.windowing.due_slices._ENDING_US", 1e9)
+                patch.setattr("operators.aggregation.due_slices._ENDING_US", 1e9)
             else:
                 patch.setattr(DueSlices, "blocks", lambda *_: None)
             found[is_at_once] = fire(buckets, WindowedQueries(members, predicate_of), after, upto)

@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import bucket_store, lane
+from operators import lane
 from operators.expressions import Column
 from operators.lane import Lane
-from operators.lane_state import Payload
 from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.state import bucket_store
+from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
-from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
-from sources.storage import Storage
+from sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.operators import nexmark, test_shared_aggregation
 from tests.operators.pipeline import (

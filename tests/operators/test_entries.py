@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.entries import EncodedMeasures, SlicedTuples, _fullest
-from operators.keys import encode_keys
 from operators.predicates.dimension import CellLookup
+from operators.state.entries import EncodedMeasures, SlicedTuples, _fullest
+from operators.state.keys import encode_keys
 from operators.tuples import Tuples
 
 TUPLES, CELLS, KEYS = 400_000, 200, 400

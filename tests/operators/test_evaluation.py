@@ -19,8 +19,8 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
 from operators.functions.casts import cast_to
 from operators.functions.coercion import decimal_type, integer_type
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 from tests.kit.examples import examples
 
 MONEY = ColumnType("DECIMAL", 10, 2)

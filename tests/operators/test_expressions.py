@@ -22,7 +22,7 @@ from operators.expressions import (
     text_of,
     to_json,
 )
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 
 MONEY = ColumnType("DECIMAL", 12, 2)
 LITERALS = st.one_of(

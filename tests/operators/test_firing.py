@@ -15,20 +15,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators.bucket import Bucket
+from operators.aggregation import firing
+from operators.aggregation.due import WindowedQueries
+from operators.aggregation.firing import fire
 from operators.evaluation import evaluate
 from operators.event_times import EARLIEST
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
 from operators.live_queries import LiveQueries
 from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.state.bucket import Bucket
 from operators.stream_operators import StreamOperators
-from operators.windowing import firing
-from operators.windowing.due import WindowedQueries
-from operators.windowing.firing import fire
 from operators.windowing.window_rows import SLOT
 from operators.windows import Window
-from sources.schema import (
+from sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.job.batch_budget import FiringBudget
-from operators.job.offsets import Offset
+from engine.planning.batch_budget import FiringBudget
+from engine.planning.offsets import Offset
+from operators.aggregation.operator_queries import operators_of
 from operators.live_queries import LiveQueries
-from operators.operator_queries import operators_of
 from operators.queries import COUNT_ALL, Aggregation
 from operators.windowing.firing_limit import FiringLimit
 from operators.windowing.slicing import due_windows
 from operators.windows import Window
-from sources.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from tests.kit.examples import examples
 from tests.operators.job_in_process import Job
 from tests.operators.pipeline import STREAM, live_of, predicate_of

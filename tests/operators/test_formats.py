@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from operators.evaluation import evaluate
 from operators.expressions import Column, Literal
 from operators.functions import call
-from sources.errors import NotAllowed
-from sources.schema import TIMESTAMP, VARCHAR
+from sources.core.errors import NotAllowed
+from sources.core.schema import TIMESTAMP, VARCHAR
 from tests.kit.duck import connected
 from tests.kit.examples import examples
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from operators.aggregation.firing import Predicates
 from operators.joins import counts as join_counts
 from operators.joins import fire as joins
 from operators.joins.counts import CountedJoins
 from operators.joins.firing import DueJoins, WindowId
-from operators.windowing.firing import Predicates
 from session.sql.select import plan_select
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.kit.random_joins import CATALOG, SECOND, STREAMS
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row

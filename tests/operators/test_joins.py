@@ -14,19 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import bucket_store, lane
-from operators.joins import all_pairs, formed_rows, late_rows, lookup_join, relations, tuple_bucket
+from operators import lane
+from operators.joins import all_pairs, formed_rows, late_rows, relations
 from operators.joins import conditions as join_conditions
 from operators.joins import counts as join_counts
 from operators.joins import rows as join_rows
 from operators.joins.block import JoinBlock
 from operators.joins.groups import distinct_counts
-from operators.joins.lookup_join import version_path
 from operators.joins.rows import JoinIndex
+from operators.lookup import lookup_join
+from operators.lookup.lookup_join import version_path
 from operators.queries import Join, Query
+from operators.state import bucket_store, tuple_bucket
 from router import materialize
 from session.sql.select import plan_select
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import (
     CATALOG,

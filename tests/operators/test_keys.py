@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.joins.groups import distinct_counts
-from operators.keys import KeyColumn, encode_keys, key_columns, key_digits, unite_keys
+from operators.state.keys import KeyColumn, encode_keys, key_columns, key_digits, unite_keys
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int32(): [None, -(2**31), -1, 0, 1, 2**31 - 1],

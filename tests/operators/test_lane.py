@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import bucket_store, lane
+from operators import lane
 from operators.expressions import Call
 from operators.lane import Lane
-from operators.lane_state import Payload
+from operators.state import bucket_store
+from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
-from sources.schema import BOOLEAN
-from sources.storage import Storage
+from sources.core.schema import BOOLEAN
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.operators.pipeline import (
     MEASURES,

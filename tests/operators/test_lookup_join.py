@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Call, Column, Expression
-from operators.joins import lookup_join
-from operators.joins.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, read_rows, version_path
-from operators.lookups import Lookup
-from sources.errors import CorruptData
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
-from sources.static_table import TableVersion
-from sources.storage import Storage
+from operators.lookup import lookup_join
+from operators.lookup.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, read_rows, version_path
+from operators.lookup.lookups import Lookup
+from sources.connectors.static_table import TableVersion
+from sources.core.errors import CorruptData
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import TABLES
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from operators.queries import COUNT_ALL, Aggregation, Measure, Query
 from operators.windows import Window
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.kit.examples import IS_LONG
 from tests.operators.pipeline import K, Pipeline, Row, V, aggregation, changelog, compare
 from tests.operators.test_shared_aggregation import random_query, random_tuples

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.addresses import Addresses
-from operators.components import COUNT_NAME, encode
 from operators.expressions import Column
-from operators.packed_sums import Packable, PackedSums
 from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
-from sources.schema import BIGINT, DOUBLE
+from operators.state.addresses import Addresses
+from operators.state.components import COUNT_NAME, encode
+from operators.state.packed_sums import Packable, PackedSums
+from sources.core.schema import BIGINT, DOUBLE
 
 SUM, LEAST = Measure("sum", Column("x", BIGINT)), Measure("min", Column("x", BIGINT))
 CELLS, SLICES, KEYS = SHAPE = (3, 2, 4)

@@ -20,7 +20,7 @@ from operators.predicates import analysis
 from operators.predicates.analysis import analyse
 from operators.predicates.index import PredicateIndex
 from operators.tuples import Tuples
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 from tests.kit.examples import examples
 
 MONEY = ColumnType("DECIMAL", 12, 2)

@@ -7,14 +7,13 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from operators.job.offsets import Offset
 from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, Chunk, Work, draw_sample, is_due, read_sample, united
 
 
 @pytest.mark.parametrize(("start", "end", "due"), [(0, 1_700_000, True), (1_700_000, 1_999_999, False), (7, 7, False)])
 def test_the_first_batch_of_a_second_tells(start: int, end: int, due: bool) -> None:
     assert REPORT_EVERY_US == 1_000_000
-    assert is_due(Offset(planned_us=start), Offset(planned_us=end)) == due
+    assert is_due(start, end) == due
 
 
 def test_work_is_told_once_and_added_up() -> None:

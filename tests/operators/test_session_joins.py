@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators import lane
 from operators.joins import formed_rows
 from session.sql.select import plan_select
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import (
     CATALOG,

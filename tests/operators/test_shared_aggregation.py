@@ -18,14 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import dense_totals, entries, lane, merging
+from operators import lane
 from operators import tuples as tuples_module
 from operators.expressions import Call, Column, Expression, Literal
 from operators.predicates import space_key
 from operators.queries import Aggregation, Measure, Output, Query, Selection, set_apart
+from operators.state import dense_totals, entries, merging
 from operators.windows import SessionWindow, Window
-from sources.schema import BIGINT, BOOLEAN, DOUBLE, ColumnType
-from sources.storage import Storage
+from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, ColumnType
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.operators.pipeline import MEASURES, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
 

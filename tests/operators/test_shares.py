@@ -14,9 +14,9 @@ from operators.expressions import Column
 from operators.joins.key_splits import NOT_SPLIT, KeySplit, begin, unsplit
 from operators.joins.parts import SALT, Placement
 from operators.joins.shares import shares_of
-from operators.key_groups import hash_keys, key_groups
+from operators.state.key_groups import hash_keys, key_groups
 from operators.tuples import Tuples
-from sources.schema import BIGINT
+from sources.core.schema import BIGINT
 
 LANES = 3
 EVER = (EARLIEST, LATEST)

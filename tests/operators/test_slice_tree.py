@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.bucket import Bucket
-from operators.components import COUNT_NAME
+from operators.aggregation import slice_tree
+from operators.aggregation.due import WindowedQueries
+from operators.aggregation.firing import fire
+from operators.aggregation.slice_tree import Entries, level_above, stretches
 from operators.live_queries import LiveQueries
 from operators.queries import COUNT_ALL, Measure
+from operators.state.bucket import Bucket
+from operators.state.components import COUNT_NAME
 from operators.stream_operators import StreamOperators
-from operators.windowing import slice_tree
-from operators.windowing.due import WindowedQueries
-from operators.windowing.firing import fire
-from operators.windowing.slice_tree import Entries, level_above, stretches
 from operators.windows import Window
 from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicate_of
 

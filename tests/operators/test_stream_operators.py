@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators import components
 from operators import tuples as tuples_module
 from operators.evaluation import evaluate
 from operators.expressions import Call, Literal
 from operators.queries import Measure, Output, Query, Selection
+from operators.state import components
 from operators.stream_operators import StreamOperators, selected_block
 from operators.windows import Window
-from sources.schema import BOOLEAN, INT, NULL
-from sources.storage import Storage
+from sources.core.schema import BOOLEAN, INT, NULL
+from sources.core.storage import Storage
 from tests.operators.pipeline import (
     STREAM,
     K,

@@ -15,8 +15,8 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import FUNCTIONS, call
 from operators.functions.text_size import _MOST_BYTES, MOST_BYTES, constant_bytes, size_of
 from operators.tuples import Tuples
-from sources.errors import TooLarge
-from sources.schema import BIGINT, BOOLEAN, INT, VARCHAR
+from sources.core.errors import TooLarge
+from sources.core.schema import BIGINT, BOOLEAN, INT, VARCHAR
 
 S, T, N, OK = Column("s", VARCHAR), Column("t", VARCHAR), Column("n", BIGINT), Column("ok", BOOLEAN)
 A = Literal("a", VARCHAR)

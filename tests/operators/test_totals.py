@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.addresses import Addresses
-from operators.components import COUNT_NAME, encode
 from operators.expressions import Column
 from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
-from operators.totals import Run, add_looked_up, new_totals
-from sources.schema import BIGINT, DOUBLE, ColumnType
+from operators.state.addresses import Addresses
+from operators.state.components import COUNT_NAME, encode
+from operators.state.totals import Run, add_looked_up, new_totals
+from sources.core.schema import BIGINT, DOUBLE, ColumnType
 
 CELLS, KEYS = 3, 4
 FUNCTIONS = ("sum", "min", "max")

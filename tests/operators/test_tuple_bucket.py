@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import kernels
-from operators.bucket_store import TUPLES, put_block, read_state
-from operators.joins import tuple_bucket
-from operators.joins.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
-from operators.joins.tuple_files import TIME, TupleFiles
-from operators.keys import encode_keys
+from operators.state import tuple_bucket
+from operators.state.bucket_store import TUPLES, put_block, read_state
+from operators.state.keys import encode_keys
+from operators.state.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
+from operators.state.tuple_files import TIME, TupleFiles
 from operators.tuples import Tuples
-from sources.errors import CorruptData
-from sources.storage import Storage
+from sources.core.errors import CorruptData
+from sources.core.storage import Storage
 
 
 @given(st.sets(st.integers(0, 2**31 - 1), max_size=50))

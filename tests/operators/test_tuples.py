@@ -8,7 +8,7 @@ import pytest
 
 from operators.expressions import Column
 from operators.tuples import Tuples
-from sources.schema import BIGINT, INT
+from sources.core.schema import BIGINT, INT
 
 
 @pytest.mark.parametrize(("length", "pieces"), [(8192, 2), (100, 1)])

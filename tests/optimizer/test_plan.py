@@ -15,8 +15,8 @@ from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
 from optimizer.plan import Plan, evaluation, window_json
-from sources.errors import BraidError
-from sources.schema import BIGINT
+from sources.core.errors import BraidError
+from sources.core.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
 
 QUERIES: list[Query] = [

@@ -9,7 +9,7 @@ from optimizer.join_costs import Sharing
 from optimizer.optimizer import operator_of
 from optimizer.plan import Plan, source_operators
 from session.sql.select import plan_select
-from sources.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 
 COLUMNS = {
     "V": {"vID": BIGINT, "length": INT, "geo": VARCHAR, "lang": VARCHAR},

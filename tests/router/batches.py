@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from operators.predicates.query_set import pack, to_arrow, words_for
 from operators.windowing.window_rows import SLOT, WindowRows
-from sources.checksums import crc32, with_checksum
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.checksums import crc32, with_checksum
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 SECOND = 1_000_000
 DEAD_LETTERS = pa.schema(

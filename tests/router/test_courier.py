@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engine.job_files import BATCHES
 from operators.expressions import Column
-from operators.job.job_files import BATCHES
 from operators.queries import Output, Selection
 from router import courier, delivery
 from router.courier import Courier
@@ -26,10 +26,10 @@ from router.refused_rows import RefusedRows
 from router.result_reader import BatchIndex, ResultReader
 from router.sinks.connectors import read_sink
 from router.sinks.sink import DelivererIdentity
-from sources.errors import Gone
-from sources.record_log import RecordLog
-from sources.schema import BIGINT
-from sources.storage import Storage
+from sources.core.errors import Gone
+from sources.core.record_log import RecordLog
+from sources.core.schema import BIGINT
+from sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 from tests.router.batches import BatchWriter
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.cursor import Position, decode_cursor, encode_cursor
-from sources.errors import MalformedRequest
+from sources.core.errors import MalformedRequest
 
 NUMBERS = st.integers(0, 2**63 - 1)
 POSITIONS = st.builds(Position, NUMBERS, NUMBERS)

@@ -27,10 +27,10 @@ from router.result_reader import ResultReader
 from router.retention import Retention
 from router.share import Share
 from router.sinks.connectors import SinkDefinition, read_sink
-from sources.confinement import OPEN
-from sources.errors import NotAllowed
-from sources.schema import BIGINT
-from sources.storage import Storage
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT
+from sources.core.storage import Storage
 from tests.kit.service import free_port
 from tests.kit.waiting import DeadlineExceededError, wait_until
 from tests.kit.webhook import receiving

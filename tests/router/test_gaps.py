@@ -13,9 +13,9 @@ import pytest
 from router.dead_letter_reader import DeadLetterReader
 from router.page import Page
 from router.result_reader import BatchIndex, ResultReader
-from sources.errors import Gone
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.errors import Gone
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 from tests.router.batches import BatchWriter
 from tests.router.test_result_reader import AGGREGATION, STREAM, Deployed, commit_numbers, window_table
 

@@ -15,8 +15,8 @@ from router.cursor import Position
 from router.progress import DONE, RETRYING, part_of
 from router.refused_rows import RefusedRow, RefusedRows, Suspects
 from router.sinks.connectors import read_sink
-from sources.confinement import OPEN
-from sources.errors import NotAllowed
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed
 from tests.kit.servers import Postgres
 from tests.kit.waiting import wait_until
 from tests.kit.webhook import receiving

@@ -21,10 +21,10 @@ from operators.windows import Emit, Window
 from router import result_reader
 from router.deployment import Deployment
 from router.result_reader import BatchIndex, ResultReader
-from sources.errors import MalformedRequest
-from sources.record_log import RecordLog
-from sources.schema import BIGINT, TIMESTAMP, VARCHAR
-from sources.storage import Storage
+from sources.core.errors import MalformedRequest
+from sources.core.record_log import RecordLog
+from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.router.batches import SECOND, BatchWriter
 

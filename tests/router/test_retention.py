@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import BatchIndex, ResultReader
 from router.retention import NEWEST_KEPT, Retention
-from sources.errors import Gone
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.errors import Gone
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.router.batches import SECOND, BatchWriter
 from tests.router.test_result_reader import Deployed, read_all

@@ -26,9 +26,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.errors import BraidError
-from sources.files.index import IndexedFile
-from sources.files.parquet import ParquetFormat
+from sources.connectors.files.index import IndexedFile
+from sources.connectors.files.parquet import ParquetFormat
+from sources.connectors.segment import Frame, FrameHeader, encode_payload, read_tuples
+from sources.core.errors import BraidError
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, StreamSchema
 from sources.formats.arrow_messages import decode_arrow_messages
 from sources.formats.avro_messages import decode_avro_messages
 from sources.formats.avro_schema import read_schema
@@ -40,8 +42,6 @@ from sources.formats.decoding import decode
 from sources.formats.json_lines import decode_json_lines
 from sources.formats.limits import Limits
 from sources.formats.record_batches import match_columns
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, StreamSchema
-from sources.segment import Frame, FrameHeader, encode_payload, read_tuples
 from tests.security.mutations import mutated
 
 SCHEMA = StreamSchema(

@@ -10,15 +10,15 @@ from pyarrow import fs
 
 from router.sinks import file, kafka, postgres
 from session.settings import Settings
-from sources import locations
-from sources.confinement import OPEN, Confinement
-from sources.connectors import validate_definition
-from sources.errors import NotAllowed
-from sources.locations import NOWHERE, check_local_file, locate
-from sources.outgoing import Outgoing
-from sources.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
-from sources.static_table import TableDefinition, TableReader
-from sources.storage import Storage
+from sources.connectors.registry import validate_definition
+from sources.connectors.static_table import TableDefinition, TableReader
+from sources.core import locations
+from sources.core.confinement import OPEN, Confinement
+from sources.core.errors import NotAllowed
+from sources.core.locations import NOWHERE, check_local_file, locate
+from sources.core.outgoing import Outgoing
+from sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
+from sources.core.storage import Storage
 from tests.router.sinks.subjects import SELECTION, subject
 
 SCHEMA = StreamSchema((Field("k", BIGINT), Field("t", TIMESTAMP)), "t", 0)

@@ -14,11 +14,11 @@ import trustme
 
 from router.sinks import clickhouse, webhook
 from router.sinks.sink import DelivererIdentity, SinkRefused
-from sources.confinement import Confinement
-from sources.errors import NotAllowed, NotReady
-from sources.http_client import http_client
-from sources.outgoing import EVERYWHERE, Outgoing, is_public
-from sources.schema_registry import SchemaRegistry
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed, NotReady
+from sources.core.http_client import http_client
+from sources.core.outgoing import EVERYWHERE, Outgoing, is_public
+from sources.formats.schema_registry import SchemaRegistry
 from tests.kit.webhook import Receiver, receiving
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject
 
@@ -165,7 +165,7 @@ def test_a_certificate_must_be_of_the_name_that_was_asked_for(
     authority = trustme.CA()
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
-    monkeypatch.setattr("sources.http_client._certificates", lambda: trusting)
+    monkeypatch.setattr("sources.core.http_client._certificates", lambda: trusting)
     with receiving() as receiver:
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert("hooks.example.com").configure_cert(serving)

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from operators.job.job_files import PlannedBatch, write_planned
-from operators.joins.lookup_join import version_path
+from engine.job_files import PlannedBatch, write_planned
+from operators.lookup.lookup_join import version_path
 from session.archive import Archive
 from session.idempotency import Idempotency
 from session.query_record import STATES
@@ -20,8 +20,8 @@ from session.session_state import SessionState
 from session.settings import Settings
 from session.shared_session import SharedSession
 from session.snapshot import Snapshots
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 STREAM = (
     "CREATE STREAM {} (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"

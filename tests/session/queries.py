@@ -5,7 +5,7 @@ from __future__ import annotations
 from operators.expressions import Call, Column, Expression, Literal
 from operators.queries import COUNT_ALL, Aggregation, Output, Selection
 from operators.windows import SessionWindow, Window
-from sources.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
+from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
 
 PRICE = Column("price", DOUBLE)
 GEM_PACK = Column("gem_pack", INT)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from session.archive import FOLDER, ROWS, Archive
 from session.archive_index import ArchiveIndex, Level
 from session.query_record import FAILED, RETIRED, QueryRecord
-from sources.errors import CorruptData
-from sources.storage import Storage
+from sources.core.errors import CorruptData
+from sources.core.storage import Storage
 from tests.session.records import record
 
 STEPS = st.lists(

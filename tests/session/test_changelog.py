@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from session.changelog import Changelog, Created, Deleted, Freed, changelog_set_between
 from session.slots import SlotTable
-from sources.errors import CorruptData
+from sources.core.errors import CorruptData
 from tests.session.queries import selection
 
 

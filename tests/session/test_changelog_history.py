@@ -11,8 +11,8 @@ import pytest
 
 from session import changelog_history
 from session.changelog_history import ChangelogHistory
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 
 def changelog(epoch: int) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from router.progress import DONE, PARTS, Progress, part_of, tell_alive, write_pr
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
 from session.query_requests import Replacement
-from sources.errors import NotAllowed
-from sources.record_log import RecordLog
+from sources.core.errors import NotAllowed
+from sources.core.record_log import RecordLog
 from tests.session.driver import SELECTION, Driver
 
 FILE = {"connector": "file", "path": "rows"}

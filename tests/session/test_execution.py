@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from session.execution import execute_statement
-from sources.errors import Conflict, SqlSyntaxError, UnknownObject
+from sources.core.errors import Conflict, SqlSyntaxError, UnknownObject
 from tests.session.driver import AGGREGATION, SELECTION, STREAM, TABLE, Driver
 
 CHEAP = SELECTION.format("purchases", 5)

@@ -13,7 +13,7 @@ from session import outcome_segments
 from session.execution import execute_statement
 from session.query_requests import QueryRequest
 from session.requests import Outcome
-from sources.errors import Conflict, CorruptData, NotAllowed, Overloaded
+from sources.core.errors import Conflict, CorruptData, NotAllowed, Overloaded
 from tests.session.driver import SELECTION, STREAM, Driver
 
 CHEAP = SELECTION.format("purchases", 5)

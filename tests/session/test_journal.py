@@ -13,8 +13,8 @@ from pyarrow import fs
 
 from session import journal as journal_module
 from session.journal import Journal, ObjectJournal, open_journal
-from sources.errors import CorruptData
-from sources.storage import Storage
+from sources.core.errors import CorruptData
+from sources.core.storage import Storage
 
 
 def record(number: int) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from session.changes import MOST_DEPLOYMENTS
 from session.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
 from session.query_requests import Replacement
 from session.snapshot import PATH
-from sources.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
-from sources.record_log import RecordLog
+from sources.core.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
+from sources.core.record_log import RecordLog
 from tests.kit.examples import examples
 from tests.router.batches import BatchWriter
 from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, TABLE, Driver

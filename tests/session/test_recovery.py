@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operators.job.executors import REGISTERED, read_registered
-from operators.job.job_files import PLANNED, UNAVAILABLE
-from operators.joins.lookup_join import version_path
+from engine.job_files import PLANNED, UNAVAILABLE
+from engine.spark.executors import REGISTERED, read_registered
 from operators.live_queries import LiveQueries
+from operators.lookup.lookup_join import version_path
 from operators.queries import lookups_of
 from session import plan_snapshot, snapshot
 from session.archive import Archive
@@ -27,8 +27,8 @@ from session.query_requests import Replacement
 from session.recovery import replay_logs
 from session.session_state import SessionState
 from session.snapshot import Snapshots
-from sources.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
-from sources.storage import Storage
+from sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.session.driver import (
     AGGREGATION,

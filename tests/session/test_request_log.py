@@ -12,7 +12,7 @@ import pytest
 from session.journal import Journal
 from session.request_log import RequestLog
 from session.requests import QueriesDeleted, Request, StreamDropped
-from sources.errors import NotReady
+from sources.core.errors import NotReady
 
 
 class SlowJournal(Journal):

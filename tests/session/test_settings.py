@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from session.settings import Settings, load_settings
-from sources.errors import BraidError
+from sources.core.errors import BraidError
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from session.query_record import full_name
 from session.query_requests import QueryRequest
 from session.settings import Settings
 from session.shared_session import SharedSession
-from sources.errors import (
+from sources.core.errors import (
     BraidError,
     Conflict,
     CorruptData,
@@ -27,7 +27,7 @@ from sources.errors import (
     Overloaded,
     UnknownObject,
 )
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.session.driver import AGGREGATION, BEGINNING, SECOND, SELECTION, STREAM, Driver
 
 CHEAP = SELECTION.format("purchases", 5)

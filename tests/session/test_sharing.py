@@ -7,7 +7,7 @@ from dataclasses import replace
 from operators.expressions import Literal
 from operators.queries import Output, Selection
 from session.sharing import Shared, shared, shared_dict
-from sources.schema import DOUBLE, INT
+from sources.core.schema import DOUBLE, INT
 from tests.session.queries import aggregation, selection
 
 

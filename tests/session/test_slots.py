@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session.slots import SlotTable
-from sources.errors import CorruptData
+from sources.core.errors import CorruptData
 
 Steps = st.lists(st.tuples(st.sampled_from(["take", "free", "compact"]), st.integers(0, 20)), max_size=60)
 

@@ -11,7 +11,7 @@ import pytest
 from operators.live_queries import LiveQueries
 from session import plan_snapshot, snapshot
 from session.query_record import FAILED, RETIRED
-from sources.errors import CorruptData, Gone, UnknownObject
+from sources.core.errors import CorruptData, Gone, UnknownObject
 from tests.session.driver import AGGREGATION, BEGINNING, SELECTION, Driver
 
 CHEAP = SELECTION.format("purchases", 5)

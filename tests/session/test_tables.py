@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from operators.lookups import Lookup
+from operators.lookup.lookups import Lookup
 from operators.queries import Selection, lookups_of
 from session.execution import execute_statement
-from sources.errors import Conflict, NotAllowed, UnknownObject
-from sources.static_table import TableDefinition, TableVersion
+from sources.connectors.static_table import TableDefinition, TableVersion
+from sources.core.errors import Conflict, NotAllowed, UnknownObject
 from tests.session.driver import LOOKUP, SELECTION, TABLE, Driver
 
 QUERY = LOOKUP.format("purchases")

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from operators.job.executors import WANTED, Registered, read_most, read_wanted, write_registered
-from operators.job.job_files import LANES
+from engine.job_files import LANES
+from engine.spark.executors import WANTED, Registered, read_most, read_wanted, write_registered
 from session.scaling import KEPT, NOT_DECIDED, Scaling
 from session.settings import Settings
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.session.driver import Driver
 
 SECOND = 1_000_000

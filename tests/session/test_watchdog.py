@@ -13,12 +13,12 @@ import orjson
 import psutil
 import pytest
 
-from operators.job.isolation_log import OUTLASTED
-from operators.job.job_files import BATCHES, write_heartbeat
+from engine.job_files import BATCHES, write_heartbeat
+from engine.recovery.isolation_log import OUTLASTED
 from session.supervisor import JobSupervisor
 from session.watchdog import START_SECONDS, WATCHED_SECONDS, Watchdog
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 
 STALL, LIMIT = 15.0, 60.0

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sources.confinement import OPEN, Confinement
-from sources.connectors import CONNECTORS, open_connector, validate_definition
-from sources.errors import NotAllowed
-from sources.generator import DATASETS, GeneratorConnector
-from sources.push import PushConnector
-from sources.schema import StreamDefinition, StreamSchema
-from sources.storage import Storage
+from sources.connectors.generator import DATASETS, GeneratorConnector
+from sources.connectors.push import PushConnector
+from sources.connectors.registry import CONNECTORS, open_connector, validate_definition
+from sources.core.confinement import OPEN, Confinement
+from sources.core.errors import NotAllowed
+from sources.core.schema import StreamDefinition, StreamSchema
+from sources.core.storage import Storage
 
 SCHEMA = StreamSchema(DATASETS["ads"], "time", 0)
 NEEDED = {

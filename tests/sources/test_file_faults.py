@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sources.confinement import Confinement
-from sources.connector import Extent
-from sources.connectors import validate_definition
-from sources.errors import NotAllowed, NotReady
-from sources.files import discovery
-from sources.files import index as file_index
-from sources.files.discovery import Discovery
-from sources.files.folder import Folder, FoundFile, opened
-from sources.files.options import FileOptions
-from sources.files.text import JsonFormat
-from sources.storage import Storage
+from sources.connectors.connector import Extent
+from sources.connectors.files import discovery
+from sources.connectors.files import index as file_index
+from sources.connectors.files.discovery import Discovery
+from sources.connectors.files.folder import Folder, FoundFile, opened
+from sources.connectors.files.options import FileOptions
+from sources.connectors.files.text import JsonFormat
+from sources.connectors.registry import validate_definition
+from sources.core.confinement import Confinement
+from sources.core.errors import NotAllowed, NotReady
+from sources.core.storage import Storage
 from tests.sources.file_folders import (
     SCHEMA,
     WRITERS,

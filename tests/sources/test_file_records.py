@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.errors import MalformedRequest
-from sources.files import text
-from sources.files.index import IndexedFile
-from sources.files.options import FileOptions
-from sources.files.reading import FileFormat
-from sources.files.text import CsvFormat, JsonFormat
-from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamSchema
+from sources.connectors.files import text
+from sources.connectors.files.index import IndexedFile
+from sources.connectors.files.options import FileOptions
+from sources.connectors.files.reading import FileFormat
+from sources.connectors.files.text import CsvFormat, JsonFormat
+from sources.core.errors import MalformedRequest
+from sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamSchema
 from tests.kit.examples import examples
 
 SCHEMA = StreamSchema((Field("k", INT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)

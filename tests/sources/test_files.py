@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sources.connector import Extent
-from sources.connectors import validate_definition
-from sources.errors import NotAllowed, NotReady
-from sources.files import index as file_index
-from sources.files.connector import DiscoveringFileConnector
+from sources.connectors.connector import Extent
+from sources.connectors.files import index as file_index
+from sources.connectors.files.connector import DiscoveringFileConnector
+from sources.connectors.registry import validate_definition
+from sources.core.errors import NotAllowed, NotReady
 from sources.formats.parquet_rows import TEXT_BYTES
 from tests.kit.waiting import wait_until
 from tests.sources.file_folders import (

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from sources.connectors import open_connector, validate_definition
-from sources.errors import CorruptData, Gone, NotAllowed, NotReady
-from sources.flight import ANSWER_SECONDS, MOST_ROWS, FlightConnector
-from sources.offset_watch import ASK_EVERY_SECONDS, STALL_SECONDS
-from sources.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamDefinition, StreamSchema
-from sources.storage import Storage
+from sources.connectors.flight import ANSWER_SECONDS, MOST_ROWS, FlightConnector
+from sources.connectors.offset_watch import ASK_EVERY_SECONDS, STALL_SECONDS
+from sources.connectors.registry import open_connector, validate_definition
+from sources.core.errors import CorruptData, Gone, NotAllowed, NotReady
+from sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamDefinition, StreamSchema
+from sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 from tests.sources.scripted_server import DEADLINE_SECONDS, Script, serving
 
@@ -267,7 +267,7 @@ def test_no_code_reads_a_whole_flight_stream_at_once() -> None:
     imported = re.compile(r"^(import pyarrow\.flight|from pyarrow import .*\bflight\b)", re.MULTILINE)
     sources = {path: path.read_text(encoding="utf-8") for path in PROJECT.glob("[!.]*/**/*.py")}
     of_flight = {path: text for path, text in sources.items() if imported.search(text)}
-    assert PROJECT / "sources" / "flight.py" in of_flight
+    assert PROJECT / "sources" / "connectors" / "flight.py" in of_flight
     assert [str(path) for path, text in of_flight.items() if "." + "read_all(" in text] == []
 
 

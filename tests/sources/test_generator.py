@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sources.errors import NotAllowed
-from sources.generator import (
+from sources.connectors.generator import (
     BLOCK_TUPLES,
     DATASETS,
     DISTRIBUTIONS,
@@ -22,7 +21,8 @@ from sources.generator import (
     GeneratorConnector,
     validate_options,
 )
-from sources.schema import Field, StreamDefinition, StreamSchema
+from sources.core.errors import NotAllowed
+from sources.core.schema import Field, StreamDefinition, StreamSchema
 
 TWO_CENTURIES = 200 * 366 * 86_400
 CREATED_US = 1_700_000_000_123_456

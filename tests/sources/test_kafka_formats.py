@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sources.connector import Chunk
-from sources.errors import NotAllowed, NotReady
-from sources.kafka.connector import KafkaConnector, validate_options
-from sources.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamSchema
-from sources.storage import Storage
+from sources.connectors.connector import Chunk
+from sources.connectors.kafka.connector import KafkaConnector, validate_options
+from sources.core.errors import NotAllowed, NotReady
+from sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamSchema
+from sources.core.storage import Storage
 from tests.kit.kafka import Topics
 from tests.sources.formats.test_arrow_messages import stream_of
 from tests.sources.formats.test_avro_messages import OLDER, TIME, encoded

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from sources import offset_watch
-from sources.connector import Extent
-from sources.offset_watch import QUIET_SECONDS, OffsetWatch
+from sources.connectors import offset_watch
+from sources.connectors.connector import Extent
+from sources.connectors.offset_watch import QUIET_SECONDS, OffsetWatch
 
 EVERY_SECONDS = 0.01
 MOST_SECONDS = 5.0

@@ -7,9 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sources.errors import CorruptData
-from sources.record_log import RecordLog
-from sources.storage import Storage
+from sources.core.errors import CorruptData
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 
 
 class CountingStorage(Storage):

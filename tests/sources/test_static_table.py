@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sources import static_table
-from sources.errors import NotAllowed
-from sources.schema import (
+from sources.connectors import static_table
+from sources.connectors.static_table import TableDefinition, TableReader, format_of, validate_table
+from sources.core.errors import NotAllowed
+from sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -27,7 +28,6 @@ from sources.schema import (
     Field,
     Schema,
 )
-from sources.static_table import TableDefinition, TableReader, format_of, validate_table
 
 SCHEMA = Schema(
     (

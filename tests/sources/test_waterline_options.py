@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import NotAllowed
-from sources.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.waterline_options import HOUR, LONGEST, SECOND, WaterlineOptions, format_duration, split_options
+from sources.core.errors import NotAllowed
+from sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
+from sources.core.waterline_options import HOUR, LONGEST, SECOND, WaterlineOptions, format_duration, split_options
 
 
 def test_defaults() -> None:

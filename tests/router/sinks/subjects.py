@@ -14,7 +14,7 @@ from operators.expressions import Column
 from operators.queries import COUNT_ALL, Aggregation, Output, Selection
 from operators.windows import Emit, Window
 from router.sinks.sink import Rows, Subject
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 DECIMAL = ColumnType("DECIMAL", 12, 2)
 _COLUMNS = {

@@ -12,8 +12,8 @@ import pytest
 from router.sinks import clickhouse as connector
 from router.sinks.http import Place
 from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.confinement import OPEN
-from sources.errors import NotAllowed
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed
 from tests.kit.servers import ClickHouse
 from tests.kit.service import free_port
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject

@@ -23,10 +23,10 @@ from operators.queries import Output, Selection
 from router.row_text import objects
 from router.sinks import file
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.confinement import OPEN
-from sources.errors import NotAllowed
-from sources.schema import BIGINT, VARCHAR
-from sources.storage import Storage
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, VARCHAR
+from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
 

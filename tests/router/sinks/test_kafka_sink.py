@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench_driver.kafka_broker import create_topic
 from router.sinks import kafka
 from router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.confinement import OPEN
-from sources.errors import NotAllowed
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed
 from tests.kit.kafka import Broker
 from tests.kit.servers import ApacheKafka
 from tests.kit.service import free_port

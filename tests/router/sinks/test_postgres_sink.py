@@ -18,8 +18,8 @@ from psycopg.rows import dict_row
 from operators.windows import Emit
 from router.sinks import postgres as connector
 from router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.confinement import OPEN
-from sources.errors import NotAllowed
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed
 from tests.kit.servers import Postgres
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
 

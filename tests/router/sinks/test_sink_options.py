@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from router.sinks.connectors import read_sink
-from sources.confinement import OPEN
-from sources.errors import NotAllowed
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed
 from tests.router.sinks.subjects import SELECTION
 
 FILE = {"connector": "file", "path": "rows"}

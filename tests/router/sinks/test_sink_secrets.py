@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sources.errors import NotReady
-from sources.secret import hide, reveal
+from sources.core.errors import NotReady
+from sources.core.secret import hide, reveal
 
 PEM = "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
 

@@ -16,8 +16,8 @@ import pytest
 from router.sinks import webhook
 from router.sinks.http import Place, retry_after
 from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.confinement import OPEN
-from sources.errors import NotAllowed, NotReady
+from sources.core.confinement import OPEN
+from sources.core.errors import NotAllowed, NotReady
 from tests.kit.service import free_port
 from tests.kit.webhook import Receiver, receiving
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject

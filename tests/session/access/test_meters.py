@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from session.access.meters import Meters, TokenBucket
 from session.access.principal import Quotas
-from sources.errors import Overloaded
+from sources.core.errors import Overloaded
 
 
 class Clock:

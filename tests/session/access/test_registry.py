@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Principal, Quotas
 from session.access.registry import PATH, AccessRegistry
-from sources.errors import Conflict, Forbidden, NotAllowed, Unauthorized, UnknownObject
-from sources.storage import Storage
+from sources.core.errors import Conflict, Forbidden, NotAllowed, Unauthorized, UnknownObject
+from sources.core.storage import Storage
 
 ADMIN_KEY = "an admin key that is long"
 

@@ -6,7 +6,7 @@ from operators.queries import Aggregation, Query, Selection
 from session.sql.parser import parse_statement
 from session.sql.select import plan_select
 from session.sql.statements import CreateStream
-from sources.schema import StreamDefinition
+from sources.core.schema import StreamDefinition
 
 PURCHASES = """
 CREATE STREAM purchases (

@@ -9,7 +9,7 @@ import pytest
 
 from operators.queries import query_from_json
 from operators.windows import EMIT_AFTER_WATERMARK, Emit
-from sources.errors import NotAllowed
+from sources.core.errors import NotAllowed
 from tests.session.sql.catalog import aggregation, selection
 
 COUNTED = "SELECT COUNT(*) AS n FROM purchases [RANGE 8 SECONDS]"

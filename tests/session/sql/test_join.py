@@ -8,8 +8,8 @@ from operators.queries import Join, query_from_json
 from operators.windows import SessionWindow, Window
 from optimizer.optimizer import operator_of
 from session.sql.select import plan_select
-from sources.errors import SqlNotAllowed, SqlSyntaxError
-from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from sources.core.errors import SqlNotAllowed, SqlSyntaxError
+from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 
 W = "[RANGE 8 SECONDS SLIDE 4 SECONDS]"
 _FIELDS = (Field("user_id", BIGINT), Field("pack", INT), Field("price", DOUBLE), Field("name", VARCHAR))

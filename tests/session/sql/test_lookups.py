@@ -8,12 +8,12 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from operators.lookups import Lookup
+from operators.lookup.lookups import Lookup
 from operators.queries import Aggregation, Join, Query, Selection, query_from_json
 from session.sql.select import plan_select
-from sources.errors import SqlNotAllowed
-from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
-from sources.static_table import TableDefinition, TableVersion
+from sources.connectors.static_table import TableDefinition, TableVersion
+from sources.core.errors import SqlNotAllowed
+from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
 
 PURCHASES = StreamSchema(
     (Field("user_id", BIGINT), Field("pack", INT), Field("price", DOUBLE), Field("time", TIMESTAMP)), "time", 0

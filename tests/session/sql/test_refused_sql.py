@@ -6,7 +6,7 @@ import pytest
 
 from session.sql.parser import parse_statement
 from session.sql.statements import Select
-from sources.errors import BraidError
+from sources.core.errors import BraidError
 from tests.session.sql.catalog import plan
 
 W = "FROM purchases [RANGE 8 SECONDS]"

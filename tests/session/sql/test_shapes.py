@@ -12,7 +12,7 @@ from session.sql.parser import parse_statement
 from session.sql.select import plan_select
 from session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
 from session.sql.statements import CreateQuery, Select
-from sources.errors import BraidError, NotAllowed
+from sources.core.errors import BraidError, NotAllowed
 from tests.session.sql.catalog import CATALOG, PURCHASES, define
 from tests.session.sql.test_sql_fuzz import SEEDS, WORDS
 

@@ -13,7 +13,7 @@ from operators.queries import Query
 from session.sql.dialect import Braid
 from session.sql.parser import parse_statement
 from session.sql.select import plan_select
-from sources.errors import BraidError
+from sources.core.errors import BraidError
 from tests.session.sql.catalog import CATALOG, plan, selection
 from tests.session.sql.test_plan_select import AGGREGATIONS, CONDITIONS
 from tests.session.sql.test_sql_fuzz import check

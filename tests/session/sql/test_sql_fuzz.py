@@ -12,7 +12,7 @@ from session.sql.function_names import AGGREGATES, FUNCTION_NAMES
 from session.sql.parser import parse_statement
 from session.sql.select import plan_select
 from session.sql.statements import CreateQuery, Explain, Select
-from sources.errors import BraidError
+from sources.core.errors import BraidError
 from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG
 from tests.session.sql.test_plan_select import EVERY

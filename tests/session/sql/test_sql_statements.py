@@ -17,9 +17,9 @@ from session.sql.statements import (
     ShowTables,
     Statement,
 )
-from sources.errors import BraidError
-from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
-from sources.waterline_options import WaterlineOptions
+from sources.core.errors import BraidError
+from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
+from sources.core.waterline_options import WaterlineOptions
 
 CONTRACT = (
     "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"

@@ -11,7 +11,7 @@ from session.settings import Settings
 from session.sql.parser import parse_statement
 from session.sql.select import plan_select
 from session.sql.statement_limits import StatementLimits
-from sources.errors import SqlNotAllowed
+from sources.core.errors import SqlNotAllowed
 from tests.session.sql.catalog import CATALOG
 
 WINDOW = "[RANGE 8 SECONDS]"

@@ -8,7 +8,7 @@ import pytest
 
 from operators.expressions import Literal
 from operators.queries import Aggregation
-from sources.storage import Storage
+from sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, Pipeline, changelog
 from tests.session.sql.catalog import aggregation, plan, selection
 

@@ -15,13 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.errors import BraidError, MalformedRequest, TooLarge
-from sources.formats import Decoded, decode
-from sources.formats.arrow_metadata import MOST_BATCHES
-from sources.formats.arrow_stream import ROWS_AT_ONCE
-from sources.formats.coercion import UnfitError, coerce
-from sources.formats.limits import BODY, Limits
-from sources.schema import (
+from sources.core.errors import BraidError, MalformedRequest, TooLarge
+from sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -33,6 +28,11 @@ from sources.schema import (
     Field,
     StreamSchema,
 )
+from sources.formats import Decoded, decode
+from sources.formats.arrow_metadata import MOST_BATCHES
+from sources.formats.arrow_stream import ROWS_AT_ONCE
+from sources.formats.coercion import UnfitError, coerce
+from sources.formats.limits import BODY, Limits
 from tests.kit.examples import examples
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import NotAllowed
+from sources.core.errors import NotAllowed
 from sources.formats.avro_schema import read_schema
 
 

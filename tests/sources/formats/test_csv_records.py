@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.errors import MalformedRequest
+from sources.core.errors import MalformedRequest
+from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, Schema
 from sources.formats.csv_records import (
     CsvLayout,
     read_carefully,
@@ -16,7 +17,6 @@ from sources.formats.csv_records import (
     record_ends,
     split_fields,
 )
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, Schema
 from tests.kit.examples import examples
 
 SCHEMA = Schema(

@@ -12,12 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sources.errors import MalformedRequest
-from sources.formats import decode, json_document, ndjson
-from sources.formats.json_document import lines_of, read_document
-from sources.formats.json_rows import elements_of, parse_json
-from sources.formats.ndjson import read_carefully, read_fast
-from sources.schema import (
+from sources.core.errors import MalformedRequest
+from sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -29,6 +25,10 @@ from sources.schema import (
     Field,
     StreamSchema,
 )
+from sources.formats import decode, json_document, ndjson
+from sources.formats.json_document import lines_of, read_document
+from sources.formats.json_rows import elements_of, parse_json
+from sources.formats.ndjson import read_carefully, read_fast
 from tests.kit.examples import examples
 
 PURCHASES = StreamSchema(

@@ -1,0 +1,102 @@
+"""The composite source: one Spark data source over all streams, which come and go while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from engine.job_files import WARM_UP_BATCHES, noting_damage
+from engine.planning.offsets import Offset
+from engine.spark.worker_memory import set_aside
+from engine.wire import WIRE_SCHEMA, to_batch
+from sources.core.storage import Storage
+
+if TYPE_CHECKING:
+    from engine.planning.planner import Planner
+    from engine.source_task import SourceTasks
+
+TUPLES_WORTH_A_TASK = 20_000
+
+_SHARED: dict[str, SourceTasks] = {}
+
+
+class CompositeSource(DataSource):
+    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``target_seconds`` of a batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``readStream.format``."""
+        return "braid-streams"
+
+    def schema(self) -> str:
+        """Return the schema of the rows to lanes."""
+        return WIRE_SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's names
+        """Return the reader."""
+        return CompositeReader(
+            self.options["uri"],
+            orjson.loads(self.options["lanes"]),
+            self.options["target_seconds"],
+        )
+
+
+class CompositeReader(DataSourceStreamReader):
+    """The planner half runs in one lasting process, ``read`` in the workers."""
+
+    def __init__(self, uri: str, lanes: list[int], target_seconds: str) -> None:
+        self._uri = uri
+        self._storage = Storage(uri)
+        self._lanes = lanes
+        self._target_seconds = float(target_seconds)
+        self._planner: Planner | None = None
+        self._warm_ups = WARM_UP_BATCHES
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the offset before all batches."""
+        return Offset().to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002
+        """Return the end of the next batch, or ``start`` when there is nothing to do."""
+        if self._planner is None:
+            from engine.planning.planner import Planner  # as in read
+
+            self._planner = Planner(self._storage, self._target_seconds)
+        with noting_damage(self._storage):
+            return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return one task, or one per lane when there are tuples enough; the same for a batch that runs again.
+
+        The first batches are there to have every worker load what it needs: without tuples they have a task per lane.
+        """
+        tuples = sum(span.end - span.start for span in Offset.from_json(end).spans)
+        tasks = max(1, min(len(self._lanes), tuples // TUPLES_WORTH_A_TASK))
+        if self._warm_ups and not tuples:
+            self._warm_ups -= 1
+            tasks = len(self._lanes)
+        return [InputPartition((start, end, task, tasks)) for task in range(tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Run one source task."""
+        set_aside()
+        start, end, task, tasks = partition.value
+        # Spark starts processes that only look this class up or plan: what computes takes a second to import
+        from engine.plan_log import shared_plan
+        from engine.source_task import SourceTasks
+
+        if self._uri not in _SHARED:
+            _SHARED[self._uri] = SourceTasks(self._storage, shared_plan(self._storage), self._lanes)
+        with noting_damage(self._storage):
+            rows = list(_SHARED[self._uri].run(Offset.from_json(start), Offset.from_json(end), task, tasks))
+        yield to_batch(rows)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the session trims what was read, once the batch record is on disk."""

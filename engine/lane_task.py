@@ -1,0 +1,128 @@
+"""A lane task: runs one lane for a batch, up to what the batch record is to say of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from engine.lane_files import LaneFiles
+from engine.plan_log import PlanLog
+from engine.planning.batch_progress import digest_of, progress_of
+from engine.planning.offsets import Offset
+from engine.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
+from operators.joins.late_rows import JoinedRows
+from operators.lane import Lane
+from operators.report import is_due
+from operators.state.bucket_store import RESULTS, put_join_block, put_window_rows
+from operators.state.lane_state import Payload
+from operators.windowing.fired_rows import Fired
+from sources.core.storage import Storage
+
+
+class LaneTasks:
+    """What a worker process keeps between batches: the plan, and lanes as far as it knows them, which is a cache."""
+
+    def __init__(self, storage: Storage, plan: PlanLog, lanes: Sequence[int], join_row_limit: int) -> None:
+        self._storage = storage
+        self._plan = plan
+        self._first_lane = lanes[0]
+        self._join_row_limit = join_row_limit
+        self._lanes: dict[int, Lane] = {}
+
+    def run(self, rows: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:
+        """Run the lane that ``rows``, as source tasks send them, are for; return rows for the router.
+
+        Source tasks send none of a batch that is published already; then none are returned.
+        """
+        batches = [batch for batch in rows if batch.num_rows]
+        if not batches:
+            return []
+        began = time.perf_counter()
+        lane_number = batches[0].column(0)[0].as_py()
+        lane = self._lanes.setdefault(lane_number, Lane(self._storage, self._join_row_limit))
+        controls, payloads, blocks = _sort_rows(batches)
+        start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
+        live = self._plan.at(start, end)
+        progress = progress_of(controls, start, end)
+        limit = lane.follow(live)
+        progress["fired"] = limit.fired(
+            end.fired, progress["waterlines"], progress.pop("earliest"), end.fire_to, end.firing_budget_us
+        )
+        state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
+        fired = lane.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
+        output = [(BLOCK, body) for body in blocks]
+        for operator, (queries, windows) in fired.items():
+            path = put_window_rows(self._storage, RESULTS, end.seq, windows.rows)
+            entry = _block_entry("aggregation", operator, queries[0].query.streams, windows, path)
+            output.append((BLOCK, orjson.dumps(entry).decode()))
+        links: dict[str, str] = {}
+        for operator, joined in lane.joined.items():
+            path, tuple_paths = put_join_block(self._storage, RESULTS, end.seq, joined.block, links)
+            streams = live.by_slot[joined.slots[0]].query.streams
+            entry = _block_entry("join", operator, streams, joined, path) | {"tuples": tuple_paths}
+            output.append((BLOCK, orjson.dumps(entry).decode()))
+        if lane_number == self._first_lane:
+            output.append((PROGRESS, orjson.dumps(progress).decode()))
+        outcome = {
+            "lane": lane_number,
+            "progress": digest_of(progress),
+            "bytes": lane.bytes,
+            "failures": lane.failures,
+            "due_us": lane.due_us,
+            "fire_to": lane.affordable(progress["fired"], progress["waterlines"], end.firing_budget_us),
+            "oldest": min((n for n in (lane.oldest, state.oldest) if n is not None), default=None),
+            "report": lane.work.tell() if is_due(start.planned_us, end.planned_us) else None,
+            "path": state.settle(),
+            "busy_us": int((time.perf_counter() - began) * 1e6),
+        }
+        output.append((STATE, orjson.dumps(outcome).decode()))
+        return output
+
+
+def _sort_rows(rows: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
+    """Split a lane's rows by kind, and drop those of streams that some task could not read.
+
+    The files of dropped rows stay until they are swept: another attempt at this batch may find the streams readable.
+    """
+    controls: list[dict[str, Any]] = []
+    buckets: list[tuple[dict[str, Any], Payload]] = []
+    blocks: list[tuple[dict[str, Any], str]] = []
+    for batch in rows:
+        columns = (batch.column(name).to_pylist() for name in ("kind", "body", "payload"))
+        for kind, body, payload in zip(*columns, strict=True):
+            entry = orjson.loads(body)
+            if kind == CONTROL:
+                controls.append(entry)
+            elif kind == BUCKET:
+                buckets.append((entry, Payload(entry["path"], payload)))
+            else:
+                blocks.append((entry, body))
+    controls.sort(key=lambda control: control["task"])
+    # doubles are added in one order, so that a batch that runs again tells the same to the last digit
+    buckets.sort(key=lambda bucket: (bucket[0]["stream"], bucket[0]["task"], bucket[0]["number"]))
+    unread = {stream for control in controls for stream in control["unread"]}
+    return (
+        controls,
+        [payload for entry, payload in buckets if entry["stream"] not in unread],
+        [body for entry, body in blocks if entry["stream"] not in unread],
+    )
+
+
+def _block_entry(
+    kind: str, operator: str, streams: tuple[str, ...], fired: Fired | JoinedRows, path: str
+) -> dict[str, Any]:
+    """Describe a block of fired windows for the batch record."""
+    return {
+        "path": path,
+        "kind": kind,
+        "operator": operator,
+        "stream": streams[0],
+        "slots": fired.slots,
+        "counts": fired.counts,
+        "windows": fired.windows,
+        "latest_event_us": fired.latest_us,
+    }

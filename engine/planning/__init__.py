@@ -1,0 +1,1 @@
+"""What a batch reads, and how far its windows fire."""

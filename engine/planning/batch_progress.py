@@ -1,0 +1,111 @@
+"""What a batch did: source tasks say it in parts, the batch record has it as a whole.
+
+Every lane works it out from the same control rows, and so knows the waterlines that include the batch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Container, Mapping
+from typing import Any
+
+import orjson
+
+from engine.planning.idleness import raise_idle
+from engine.planning.offsets import Offset, advance_waterline
+from engine.planning.recent_times import Sum, keep_last, percentile_of, united
+from operators import report
+
+
+def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> dict[str, Any]:
+    """Bring together what the source tasks say: the part of the batch record that is not about results.
+
+    A stream that some task could not read has no part in the batch: it stays where it was, and ``unread`` says why.
+    """
+    clocks, waterlines = dict(end.clocks), dict(end.waterlines)
+    earliest: dict[str, int] = {}
+    unread: dict[str, str] = {}
+    for control in reversed(controls):
+        unread.update(control["unread"])
+    streams: dict[str, dict[str, Any]] = {
+        stream: {
+            "tuples": 0,
+            "late": 0,
+            "malformed": 0,
+            "bytes": 0,
+            "skipped": end.skipped.get(stream, 0),  # of where it begins, so whether it could be read or not
+            "offsets": dict((end.begins if stream in unread else end.streams)[stream]),
+            "unread": unread.get(stream),
+        }
+        for stream in end.streams
+    }
+    failures: dict[str, str] = dict(end.failed)
+    for control in controls:
+        failures.update(control["failures"])
+        for stream, counts in control["streams"].items():
+            if stream in unread:
+                continue
+            for name in ("tuples", "late", "malformed", "bytes"):
+                streams[stream][name] += counts[name]
+            if (first_us := counts["earliest_us"]) is not None:
+                earliest[stream] = min(first_us, earliest.get(stream, first_us))
+            latest = counts["latest_us"]
+            clock = clocks.get(stream)
+            if latest is not None and (clock is None or latest > clock):
+                clocks[stream] = latest
+    agreed = controls[0]  # all tasks say the same of these
+    recent = _recent([control for control in controls if control["event_times"]], end, unread)
+    for stream in streams:
+        clock = clocks.get(stream)
+        if stream in recent:
+            clock = percentile_of(recent[stream], agreed["percentiles"][stream])
+        waterlines[stream] = advance_waterline(waterlines.get(stream), clock, agreed["lateness"].get(stream, 0))
+    return {
+        "seq": end.seq,
+        "epoch": end.epoch,
+        "previous_epoch": start.epoch,
+        "clocks_at_start": dict(end.clocks),
+        "clocks": clocks,
+        "waterlines": raise_idle(waterlines, agreed["follows"]),
+        "idle": list(end.idle),
+        "earliest": earliest,
+        "recent": recent,
+        "planned_us": end.planned_us,
+        "waiting": end.waiting,
+        "started_us": min(control["started_us"] for control in controls),
+        "source_busy_us": [control["busy_us"] for control in controls],
+        "streams": streams,
+        "failures": failures,
+        "failed": dict(end.failed),
+        "report": _report([control["report"] for control in controls if control["report"] is not None]),
+    }
+
+
+def digest_of(progress: Mapping[str, Any]) -> int:
+    """Return a number that lanes have in common which worked out the same progress of the same tuples."""
+    decisive = {name: progress[name] for name in ("seq", "clocks", "waterlines", "fired", "streams", "failures")}
+    return zlib.crc32(orjson.dumps(decisive, option=orjson.OPT_SORT_KEYS))
+
+
+def _recent(controls: list[dict[str, Any]], end: Offset, unread: Container[str]) -> dict[str, list[Sum]]:
+    """Return the event times of the last tuples of streams with a ``waterline_percentile``, this batch included."""
+    recent = {stream: list(sums) for stream, sums in end.recent.items()}
+    new_sums: dict[str, list[Sum]] = {}
+    for control in controls:
+        for stream, times in control["event_times"].items():
+            if stream not in unread:
+                new_sums.setdefault(stream, []).append(times)
+    for stream, sums in new_sums.items():
+        recent[stream] = keep_last([*recent.get(stream, []), united(sums)])
+    return recent
+
+
+def _report(task_reports: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Bring together what source tasks tell of their work; None when they tell nothing with this batch."""
+    if not task_reports:
+        return None
+    samples: dict[str, list[str]] = {}
+    for task_report in task_reports:
+        for name, texts in task_report["samples"].items():
+            samples.setdefault(name, []).extend(texts)
+    return {"sources": report.united(task_reports), "samples": samples}

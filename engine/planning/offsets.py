@@ -1,0 +1,138 @@
+"""The offset of the composite source: all that decides a batch.
+
+Spark writes it to its write-ahead log before the batch runs, so a replayed batch sees the same tuples, queries and
+waterlines. Clocks and waterlines in an offset are those at the start of the batch that ends at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class PassedOver(NamedTuple):
+    """The offsets ``[start, end)`` of a partition of a stream that cannot be read, and why."""
+
+    stream: str
+    partition: str
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Offset:
+    """``streams`` maps stream id to partition to the offset after the last tuple of the batch; times are µs or None.
+
+    ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``. ``begins`` says where it begins to
+    read. That is where the batch before ended, except for streams that could not be read then: they begin there again.
+    ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
+    ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
+    silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
+    of streams with a ``waterline_percentile`` (:mod:`engine.planning.recent_times`). ``waiting`` counts
+    the tuples that were there and are left for later. ``lanes`` says where the state of each lane is that has any
+    (:mod:`engine.lane_files`). ``fired`` says up to where the windows of each stream had fired before the
+    batch, ``fire_to`` up to where lanes can fire those of streams that have more to fire than fits a batch, and
+    ``firing_budget_us`` what the others may cost (:mod:`operators.windowing.firing_limit`). ``failed`` are queries, by
+    id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over`` are spans that
+    this batch could not be run with, which become dead letters (:mod:`engine.recovery.isolation`).
+    """
+
+    seq: int = 0
+    epoch: int = 0
+    streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    begins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    clocks: Mapping[str, int | None] = field(default_factory=dict)
+    waterlines: Mapping[str, int | None] = field(default_factory=dict)
+    planned_us: int = 0
+    idle: Sequence[str] = ()
+    recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    lanes: Mapping[str, str] = field(default_factory=dict)
+    fired: Mapping[str, int | None] = field(default_factory=dict)
+    fire_to: Mapping[str, int] = field(default_factory=dict)
+    firing_budget_us: float = math.inf
+    failed: Mapping[str, str] = field(default_factory=dict)
+    passed_over: Sequence[PassedOver] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that Spark logs."""
+        return {
+            "seq": self.seq,
+            "epoch": self.epoch,
+            "streams": {stream: dict(partitions) for stream, partitions in self.streams.items()},
+            "begins": {stream: dict(partitions) for stream, partitions in self.begins.items()},
+            "clocks": dict(self.clocks),
+            "waterlines": dict(self.waterlines),
+            "planned_us": self.planned_us,
+            "idle": list(self.idle),
+            "recent": {stream: list(sums) for stream, sums in self.recent.items()},
+            "skipped": dict(self.skipped),
+            "waiting": self.waiting,
+            "lanes": dict(self.lanes),
+            "fired": dict(self.fired),
+            "fire_to": dict(self.fire_to),
+            "firing_budget_us": self.firing_budget_us if math.isfinite(self.firing_budget_us) else None,
+            "failed": dict(self.failed),
+            "passed_over": [list(passed_over) for passed_over in self.passed_over],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Offset:
+        """Read what :meth:`to_json` wrote."""
+        budget_us = value.get("firing_budget_us")
+        return cls(
+            **{
+                **value,
+                "idle": tuple(value.get("idle", ())),
+                "fired": value.get("fired", value.get("waterlines", {})),  # offsets of older versions have none
+                "firing_budget_us": math.inf if budget_us is None else budget_us,
+                "passed_over": tuple(PassedOver(*values) for values in value.get("passed_over", ())),
+            }
+        )
+
+    @property
+    def spans(self) -> list[Span]:
+        """What the batch that ends here reads, without what is empty."""
+        return [
+            Span(stream, partition, self.begins[stream][partition], end)
+            for stream, partitions in self.streams.items()
+            for partition, end in partitions.items()
+            if end > self.begins[stream][partition]
+        ]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The tuples of one partition of one stream that a batch reads: ``[start, end)``."""
+
+    stream: str
+    partition: str
+    start: int
+    end: int
+
+    def without(self, passed_over: Iterable[PassedOver]) -> list[Span]:
+        """Return what is left of it without what is passed over, in order."""
+        left, at = [], self.start
+        for each in sorted(p for p in passed_over if (p.stream, p.partition) == (self.stream, self.partition)):
+            if at < min(each.start, self.end):
+                left.append(Span(self.stream, self.partition, at, min(each.start, self.end)))
+            at = max(at, each.end)
+        return [*left, Span(self.stream, self.partition, at, self.end)] if at < self.end else left
+
+    def share(self, task: int, tasks: int) -> Span:
+        """Return the part that task ``task`` of ``tasks`` reads."""
+        length = self.end - self.start
+        low, high = self.start + length * task // tasks, self.start + length * (task + 1) // tasks
+        return Span(self.stream, self.partition, low, high)
+
+
+def advance_waterline(waterline: int | None, clock: int | None, lateness_us: int) -> int | None:
+    """Return the waterline that follows from a clock; it never falls."""
+    if clock is None:
+        return waterline
+    reached = clock - lateness_us
+    return reached if waterline is None else max(waterline, reached)

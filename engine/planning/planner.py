@@ -1,0 +1,351 @@
+"""The planner: decides what the next batch reads and which epoch it runs with.
+
+It runs in a Python process of its own, asked by Spark every few milliseconds. Epochs come from the changelog log,
+clocks from the record of the batch before; both lie on disk. A batch is bounded by what it reads and by what windows it
+fires, so that a backlog is worked off in batches of about the target duration.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.job_files import (
+    BATCHES,
+    CHANGELOGS,
+    PLANS,
+    WARM_UP_BATCHES,
+    PlannedBatch,
+    write_heartbeat,
+    write_planned,
+    write_unavailable,
+)
+from engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
+from engine.planning.batch_start import BatchStart
+from engine.planning.fair_shares import fair_shares
+from engine.planning.idleness import Idleness
+from engine.planning.offsets import Offset
+from engine.planning.processing_clock import ProcessingClock
+from operators.queries import query_from_json
+from sources.connectors.connector import Connector, Extent
+from sources.connectors.registry import open_for_planner
+from sources.core.record_log import RecordLog
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
+
+# how long a stream rests that could not be read: at first, and at most, doubling in between
+FIRST_REST_SECONDS = 1.0
+LONGEST_REST_SECONDS = 30.0
+
+# Spark ends Python processes that had nothing to do for a minute, and new ones take seconds to start
+KEPT_BUSY_US = 45_000_000
+
+HEARTBEAT_SECONDS = 1.0
+
+NOTHING = Extent(0, 0)
+_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}, "lanes": {}}
+
+Positions = Mapping[str, Mapping[str, int]]
+
+log = logging.getLogger("braid.planner")
+
+
+class Planner:
+    """Answers Spark's ``latestOffset``."""
+
+    def __init__(self, storage: Storage, target_seconds: float) -> None:
+        self._storage = storage
+        self._changelogs = RecordLog(storage, CHANGELOGS)
+        self._batches = RecordLog(storage, BATCHES)
+        self._newest: tuple[int, Mapping[str, Any]] = 0, _BEFORE_ALL
+        self._epoch = 0
+        self._definitions: dict[str, StreamDefinition] = {}
+        self._connectors: dict[str, Connector] = {}
+        self._budget = BatchBudget(target_seconds)
+        self._costs = TupleCosts(target_seconds)
+        self._firing = FiringBudget(target_seconds)
+        self._start = BatchStart()
+        self._warm_ups = WARM_UP_BATCHES
+        self._planned: _Planned | None = None
+        self._rests: dict[str, _Rest] = {}
+        self._idleness = Idleness()
+        self._clock = ProcessingClock()
+        self._problems: dict[str, str] = {}
+        self._told_problems: dict[str, str] | None = None
+        self._heartbeat_due = 0.0
+
+    def latest(self, start: Offset, now_us: int) -> Offset:
+        """Return the offset at which the next batch ends, or ``start`` when there is nothing to do yet."""
+        self._show_life()
+        record = self._record_of(start.seq)
+        if record is None:
+            return start
+        self._learn(start.seq, record)
+        self._follow_changelogs()
+        available = {stream: self._available(stream, now_us) for stream in self._definitions}
+        reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
+        begins = _begins(reached, available)
+        skipped = _skipped(reached, available)
+        self._find_cut_off(begins, available)
+        self._tell_problems()
+        now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
+        idle = self._idle(begins, available, planned_us)
+        fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
+        streams = self._bounded(begins, available, fire_to)
+        tuples = _tuples_between(begins, streams)
+        due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
+        is_due = due_us is not None and due_us <= now_us
+        is_news = self._epoch != start.epoch or idle != start.idle
+        is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
+        is_needed = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
+        if not tuples and not is_needed:
+            return start
+        ends = _ends(begins, available)
+        waiting = _tuples_between(begins, ends) - tuples
+        is_urgent = is_needed or waiting > 0 or start.waiting > 0
+        if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
+            return start
+        self._warm_ups = max(0, self._warm_ups - 1)
+        cost, all_cost = self._cost_between(begins, streams), self._cost_between(begins, ends)
+        self._planned = _Planned(start.seq + 1, cost, all_cost - cost, bool(fire_to), time.monotonic())
+        fired = record.get("fired", record["waterlines"])  # records of older versions say nothing of it
+        end = Offset(
+            seq=start.seq + 1,
+            epoch=self._epoch,
+            streams=streams,
+            begins=begins,
+            clocks={stream: record["clocks"].get(stream) for stream in streams},
+            waterlines={stream: record["waterlines"].get(stream) for stream in streams},
+            planned_us=planned_us,
+            idle=idle,
+            recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
+            skipped=skipped,
+            waiting=waiting,
+            lanes=record["lanes"],
+            fired={stream: fired.get(stream) for stream in streams},
+            fire_to=fire_to,
+            firing_budget_us=self._firing.us,
+            failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},
+        )
+        if end.epoch > start.epoch:
+            write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
+        return end
+
+    def _show_life(self) -> None:
+        now = time.monotonic()
+        if now >= self._heartbeat_due:
+            self._heartbeat_due = now + HEARTBEAT_SECONDS
+            write_heartbeat(self._storage, time.monotonic_ns())
+
+    def _record_of(self, seq: int) -> Mapping[str, Any] | None:
+        """Return the record of batch ``seq``, None while it is not written; kept, as reading one takes milliseconds."""
+        if self._newest[0] != seq:
+            if not self._batches.has(seq):
+                return None
+            self._newest = seq, self._batches.read(seq)
+        return self._newest[1]
+
+    def _learn(self, seq: int, record: Mapping[str, Any]) -> None:
+        """Take note, once, of how batch ``seq`` went."""
+        planned = self._planned
+        if planned is None or planned.seq != seq:
+            return
+        self._planned = None
+        unread = {stream for stream, counts in record["streams"].items() if counts["unread"] is not None}
+        if not unread:  # else the batch took as long as a connector waits for its server
+            seconds = time.monotonic() - planned.planned_at
+            self._budget.learn(planned.cost, seconds, planned.waiting)
+            self._start.learn(record, round(seconds * 1e6))
+        if planned.is_firing and record.get("fire_to"):
+            self._firing.learn(max(record["operator_busy_us"], default=0))
+        self._costs.learn(record)
+        for stream, counts in record["streams"].items():
+            if stream in unread:
+                self._let_rest(stream)
+            elif counts["tuples"]:
+                self._rests.pop(stream, None)
+
+    def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
+        if stream in self._rests and time.monotonic() < self._rests[stream].until:
+            return {}
+        self._problems.pop(stream, None)
+        try:
+            connector = self._connector_of(stream)
+            extents = connector.available(now_us)
+            problem = connector.problem
+        except Exception as error:  # whatever a connector does, the other streams go on
+            log.warning("stream %s says nothing of what it has: %r", self._definitions[stream].name, error)
+            extents, problem = {}, str(error) or type(error).__name__
+            self._let_rest(stream)
+        if problem is not None:
+            self._problems[stream] = problem
+        return extents
+
+    def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], now_us: int) -> tuple[str, ...]:
+        """Return the streams that have been silent for their ``idle_timeout``.
+
+        A stream some partition of which does not answer is not idle: what that partition holds must not become late.
+        """
+        ends = _ends(begins, available)
+        silent = {
+            stream
+            for stream, extents in available.items()
+            if extents and begins[stream] == ends[stream] and begins[stream].keys() <= extents.keys()
+        }
+        return self._idleness.idle(self._definitions, silent - set(self._problems), now_us)
+
+    def _find_cut_off(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> None:
+        """Take note of streams that end before where they got to: what they have now is something else."""
+        for stream, extents in available.items():
+            for partition, extent in extents.items():
+                if extent.end < begins[stream][partition]:
+                    self._problems[stream] = (
+                        f"Stream {self._definitions[stream].name!r} must have what it had: it got to offset"
+                        f" {begins[stream][partition]} of partition {partition}, which now ends at {extent.end}. Put"
+                        " back what it was, or drop the stream and create it again."
+                    )
+
+    def _tell_problems(self) -> None:
+        """Tell the session why streams have nothing to read, whenever that changes."""
+        problems = {stream: why for stream, why in self._problems.items() if stream in self._definitions}
+        if problems != self._told_problems:
+            write_unavailable(self._storage, problems)
+            self._told_problems = problems
+
+    def _let_rest(self, stream: str) -> None:
+        self._rests[stream] = self._rests.get(stream, _Rest()).again()
+
+    def _follow_changelogs(self) -> None:
+        """Learn of new epochs, and of the streams and queries that come and go with them."""
+        latest = self._changelogs.latest()
+        if self._epoch == 0 and latest:
+            self._start_from_snapshot()
+        while self._epoch < latest:
+            changelog = self._changelogs.needed(self._epoch + 1)
+            for value in changelog["streams_created"]:
+                definition = StreamDefinition.from_json(value)
+                self._definitions[definition.id] = definition
+            for created in changelog["created"]:
+                self._start.ends.add(created["id"], query_from_json(created["query"]))
+            for freed in changelog["freed"]:
+                self._start.ends.remove(freed["id"])
+            for stream in changelog["streams_dropped"]:
+                self._definitions.pop(stream, None)
+                self._connectors.pop(stream, None)
+                self._rests.pop(stream, None)
+            self._epoch += 1
+
+    def _start_from_snapshot(self) -> None:
+        names = self._storage.names(PLANS)
+        if names:
+            plan = self._storage.get_json(f"{PLANS}/{names[-1]}")
+            for value in plan["streams"]:
+                definition = StreamDefinition.from_json(value)
+                self._definitions[definition.id] = definition
+            for query in plan["queries"]:
+                self._start.ends.add(query["id"], query_from_json(query["query"]))
+            self._epoch = plan["epoch"]
+
+    def _connector_of(self, stream: str) -> Connector:
+        if stream not in self._connectors:
+            self._connectors[stream] = open_for_planner(self._definitions[stream], self._storage)
+        return self._connectors[stream]
+
+    def _bounded(
+        self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], firing: Collection[str]
+    ) -> dict[str, dict[str, int]]:
+        """Return the end offsets: everything available, or fair shares of the budget when that is too much.
+
+        Nothing is read of the streams that are ``firing``: more windows of theirs would be due before these are done.
+        """
+        ends = _ends(begins, available)
+        waiting = {
+            stream: 0 if stream in firing else self._costs.most(stream, _tuples_of(partitions, ends[stream]))
+            for stream, partitions in begins.items()
+        }
+        shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, self._budget.tuples)
+        return {stream: _part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
+
+    def _cost_between(self, begins: Positions, ends: Positions) -> float:
+        return sum(_tuples_of(begins[stream], ends[stream]) * self._costs.of(stream) for stream in ends)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A batch that was planned: what its tuples cost, and those that wait for later ones, and when (monotonic clock).
+
+    ``is_firing``: it goes on firing windows that were due before.
+    """
+
+    seq: int
+    cost: float
+    waiting: float
+    is_firing: bool
+    planned_at: float
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """A stream that could not be read is left alone until a moment on the monotonic clock."""
+
+    seconds: float = 0.0
+    until: float = 0.0
+
+    def again(self) -> _Rest:
+        seconds = min(max(2 * self.seconds, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
+        return _Rest(seconds, time.monotonic() + seconds)
+
+
+def _begins(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
+    """Return where to go on: where each partition got to, and where a new one starts.
+
+    A partition that is out of sight keeps its place; one that no longer has it raises when it is read, unless the
+    stream does without what is gone.
+    """
+    return {
+        stream: {
+            **reached.get(stream, {}),
+            **{p: max(place, extents[p].skip_to) for p, place in _places(reached, stream, extents).items()},
+        }
+        for stream, extents in available.items()
+    }
+
+
+def _skipped(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, int]:
+    """Return how many offsets are gone of streams that do without; only where there are some."""
+    counts = {
+        stream: sum(max(extents[p].skip_to - place, 0) for p, place in _places(reached, stream, extents).items())
+        for stream, extents in available.items()
+    }
+    return {stream: count for stream, count in counts.items() if count}
+
+
+def _places(reached: Positions, stream: str, extents: Mapping[str, Extent]) -> dict[str, int]:
+    """Return where each partition that is in sight got to, or starts."""
+    places = reached.get(stream, {})
+    return {p: places.get(p, extent.start) for p, extent in extents.items()}
+
+
+def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
+    """Return where what is available ends."""
+    return {
+        stream: {p: max(begin, available[stream].get(p, NOTHING).end) for p, begin in partitions.items()}
+        for stream, partitions in begins.items()
+    }
+
+
+def _part_way(begins: Mapping[str, int], ends: Mapping[str, int], tuples: int) -> dict[str, int]:
+    """Return up to where so many tuples of a stream are read, or a few more: of each partition the same part."""
+    part = tuples / max(1, _tuples_of(begins, ends))
+    return {p: begin - int(-(ends[p] - begin) * part // 1) for p, begin in begins.items()}
+
+
+def _tuples_of(begins: Mapping[str, int], ends: Mapping[str, int]) -> int:
+    return sum(end - begins[p] for p, end in ends.items())
+
+
+def _tuples_between(begins: Positions, ends: Positions) -> int:
+    return sum(_tuples_of(begins[stream], partitions) for stream, partitions in ends.items())

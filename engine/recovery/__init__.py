@@ -1,0 +1,1 @@
+"""What is done about batches that cannot be run, and about Spark's logs after a crash."""

@@ -1,0 +1,296 @@
+"""A source task: reads its share of a batch and turns tuples into buckets and blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from engine.job_files import BATCHES
+from engine.plan_log import PlanLog
+from engine.planning.idleness import followed
+from engine.planning.offsets import Offset, Span
+from engine.planning.recent_times import united
+from engine.stream_share import StreamShare
+from engine.wire import BLOCK, BUCKET, CONTROL, WireRow
+from operators import kernels
+from operators.live_queries import LiveQueries
+from operators.lookup.lookup_join import IndexedTables, LookupFailed
+from operators.predicates.query_set import count_per_slot
+from operators.report import Work, draw_sample, is_due
+from operators.state.bucket import Bucket
+from operators.state.bucket_store import DEAD_LETTERS, RESULTS, StoredTuples, put_block, put_bucket
+from operators.state.held_buckets import HeldBuckets
+from operators.state.tuple_bucket import IndexedTuples
+from operators.stream_operators import Selected, StreamOperators, StreamOutput, selected_block
+from sources.connectors.connector import Chunk, Connector
+from sources.connectors.registry import open_connector
+from sources.core.record_log import RecordLog
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage
+
+# About how many tuples are added up at once: the more, the fewer entries the buckets of a batch have. A column of that
+# many numbers of 8 bytes is still small enough for Python processes to keep its memory (`KEPT_MEMORY` in
+# `spark_conf.py`).
+TUPLES_AT_ONCE = 63 << 16
+BYTES_AT_ONCE = 1 << 28
+
+
+class SourceTasks:
+    """What a worker process keeps between batches: the plan, open connectors, compiled operators."""
+
+    def __init__(self, storage: Storage, plan: PlanLog, lanes: list[int]) -> None:
+        self._storage = storage
+        self._plan = plan
+        self._lanes = lanes
+        self._batches = RecordLog(storage, BATCHES)
+        self._connectors: dict[str, Connector] = {}
+        self._operators: dict[str, tuple[object, dict[str, StreamOperators]]] = {}
+        self._tables = IndexedTables(storage)
+        self._work = Work()
+        kernels.warm_up()
+
+    def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
+        """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``.
+
+        A batch that is published already has none: it runs again only for Spark to take note of it.
+        """
+        if self._batches.has(end.seq):
+            return
+        began = time.time()
+        live = self._plan.at(start, end)
+        self._forget_dropped(live)
+        shares: dict[str, StreamShare] = {}
+        held_by_stream: dict[str, HeldBuckets] = {}
+        samples = _Samples(end.seq) if is_due(start.planned_us, end.planned_us) else None
+        for share, span in self._spans(live, end, task, tasks):
+            shares[share.stream.id] = share
+            if samples is not None:
+                samples.next_span()
+            inputs = self._operators_of(share.stream, live)
+            needed = {name for operators in inputs for name in operators.lookup_join.reads}
+            names = [name for name in share.stream.schema.names if name in needed]
+            widest = max((operators.width for operators in inputs), default=0)
+            at_once = even_share(span.end - span.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
+            for tuples in _gathered(map(share.admit, self._read(share, span)), names, at_once):
+                for operators in inputs:
+                    held_buckets = held_by_stream.setdefault(share.stream.id, HeldBuckets())
+                    yield from self._process(share, operators, tuples, held_buckets, end.seq, task, samples)
+        if task == 0:
+            self._pass_over(shares, live, end)
+        for stream, held_buckets in held_by_stream.items():
+            yield from self._buckets(shares[stream], held_buckets.release(), end.seq, task)
+        for share in shares.values():
+            yield from self._dead_letters(share, end.seq, task)
+        control = {
+            "task": task,
+            "started_us": int(began * 1e6),
+            "busy_us": int((time.time() - began) * 1e6),
+            "start": start.to_json(),
+            "end": end.to_json(),
+            "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
+            "follows": followed(live, end.idle),
+            "percentiles": {s.id: p for s in live.streams.values() if (p := s.waterline.percentile) is not None},
+            "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
+            "streams": {share.stream.id: share.counts for share in shares.values()},
+            "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
+            "failures": {query: why for share in shares.values() for query, why in share.failures.items()},
+            "report": None if samples is None else {**self._work.tell(), "samples": samples.by_input},
+        }
+        body = orjson.dumps(control).decode()
+        for lane in self._lanes:
+            yield WireRow(lane, CONTROL, body)
+
+    def _forget_dropped(self, live: LiveQueries) -> None:
+        """Let go of the connectors of streams that are gone: a Kafka consumer would go on fetching."""
+        for stream in self._connectors.keys() - live.streams.keys():
+            del self._connectors[stream]
+
+    def _spans(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
+        """Yield the spans that this task reads, with its share of their stream."""
+        shares: dict[str, StreamShare] = {}
+        for whole_span in end.spans:
+            stream, span = live.streams.get(whole_span.stream), whole_span.share(task, tasks)
+            if stream is None or span.start == span.end:
+                continue
+            share = shares.setdefault(stream.id, self._share_of(stream, end))
+            for readable in span.without(end.passed_over):
+                yield share, readable
+
+    def _share_of(self, stream: StreamDefinition, end: Offset) -> StreamShare:
+        return StreamShare(stream, end.waterlines.get(stream.id), end.planned_us)
+
+    def _pass_over(self, shares: dict[str, StreamShare], live: LiveQueries, end: Offset) -> None:
+        """Make dead letters of what the batch cannot be run with; one task does it for all."""
+        for passed_over in end.passed_over:
+            stream = live.streams.get(passed_over.stream)
+            if stream is not None:
+                shares.setdefault(stream.id, self._share_of(stream, end)).pass_over(passed_over)
+
+    def _read(self, share: StreamShare, span: Span) -> Iterator[Chunk]:
+        """Yield the chunks of a span; an error of the connector ends the stream's part in the batch."""
+        if share.unread is not None:
+            return
+        try:
+            connector = self._connector_of(share.stream)
+            yield from connector.read(span.partition, span.start, span.end)
+        except Exception as problem:
+            share.unread = str(problem) or type(problem).__name__
+            self._connectors.pop(share.stream.id, None)
+
+    def _connector_of(self, stream: StreamDefinition) -> Connector:
+        if stream.id not in self._connectors:
+            self._connectors[stream.id] = open_connector(stream, self._storage)
+        return self._connectors[stream.id]
+
+    def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
+        """Return the operators of each input that queries have of a stream."""
+        version, by_input = self._operators.get(stream.id, (None, {}))
+        if version != live.version:
+            by_input = {
+                name: StreamOperators(live, stream, len(self._lanes), by_input.get(name), name, lookups)
+                for name, lookups in live.inputs(stream.id).items()
+            }
+            existing = {stream_id: inputs for stream_id, inputs in self._operators.items() if stream_id in live.streams}
+            self._operators = {**existing, stream.id: (live.version, by_input)}
+            self._tables.keep(
+                lookup
+                for _, inputs in self._operators.values()
+                for operators in inputs.values()
+                for lookup in operators.lookup_join.lookups
+            )
+        return by_input.values()
+
+    def _process(
+        self,
+        share: StreamShare,
+        operators: StreamOperators,
+        tuples: pa.Table,
+        held_buckets: HeldBuckets,
+        seq: int,
+        task: int,
+        samples: _Samples | None,
+    ) -> Iterator[WireRow]:
+        for batch in self._looked_up(share, operators, tuples):
+            if samples is not None:
+                samples.take(operators, batch)
+            output = operators.process(batch, share.waterline, self._work)
+            yield from self._results(share, output, held_buckets, seq, task)
+
+    def _looked_up(
+        self, share: StreamShare, operators: StreamOperators, tuples: pa.Table
+    ) -> Iterator[pa.RecordBatch | pa.Table]:
+        """Yield tuples after lookups; where these cannot be carried out, the queries that have them fail."""
+        try:
+            yield from operators.lookup_join.batches(tuples, self._tables)
+        except (LookupFailed, pa.ArrowException, OSError, MemoryError) as problem:
+            message = f"A static table could not be joined: {problem or type(problem).__name__}"
+            share.failures.update(dict.fromkeys(operators.queries, message))
+
+    def _results(
+        self, share: StreamShare, output: StreamOutput, held_buckets: HeldBuckets, seq: int, task: int
+    ) -> Iterator[WireRow]:
+        share.failures.update(output.failures)
+        if output.selected is not None:
+            yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
+        for group, bucket in output.buckets:
+            yield from self._buckets(share, held_buckets.take(group, bucket), seq, task)
+        if output.joined is not None:
+            yield from self._joined(share, output.joined, seq, task)
+
+    def _joined(self, share: StreamShare, joined: IndexedTuples, seq: int, task: int) -> Iterator[WireRow]:
+        """Write tuples once, and their indexes for each lane."""
+        stored = StoredTuples(self._storage, seq, joined.table, joined.lanes)
+        for group, path in stored.paths.items():
+            yield self._bucket(share, group, path, b"", task)
+        for group, index in joined.indexes:
+            with self._work.timed(index.operator):
+                path, payload = stored.put_index(group, index)
+            yield self._bucket(share, group, path, payload, task)
+
+    def _buckets(
+        self, share: StreamShare, buckets: Iterable[tuple[int, Bucket]], seq: int, task: int
+    ) -> Iterator[WireRow]:
+        for group, bucket in buckets:
+            with self._work.timed(bucket.operator):
+                path, payload = put_bucket(self._storage, seq, bucket)
+            yield self._bucket(share, group, path, payload, task)
+
+    def _bucket(self, share: StreamShare, group: int, path: str, payload: bytes, task: int) -> WireRow:
+        origin = {"task": task, "number": share.next_bucket()}
+        body = orjson.dumps({"path": path, "stream": share.stream.id, **origin}).decode()
+        return WireRow(self._lanes[group], BUCKET, body, payload)
+
+    def _dead_letters(self, share: StreamShare, seq: int, task: int) -> Iterator[WireRow]:
+        if share.dead_letters:
+            table = pa.concat_tables(share.dead_letters)
+            path = put_block(self._storage, DEAD_LETTERS, seq, table)
+            entry = {"dead_letters": True, "stream": share.stream.id, "path": path, "rows": table.num_rows}
+            yield self._block(entry, task)
+
+    def _block(self, entry: dict[str, Any], task: int) -> WireRow:
+        body = orjson.dumps({"task": task, **entry}).decode()
+        return WireRow(self._lanes[task % len(self._lanes)], BLOCK, body)
+
+
+def _selection_entry(storage: Storage, stream: str, seq: int, selected: Selected) -> dict[str, Any]:
+    """Write selected tuples as a block and describe it for the batch record."""
+    counts = count_per_slot(selected.query_sets)
+    slots = np.flatnonzero(counts)
+    table = selected_block(selected)
+    return {
+        "path": put_block(storage, RESULTS, seq, table),
+        "kind": "selection",
+        "operator": f"selection:{stream}",
+        "stream": stream,
+        "slots": slots.tolist(),
+        "counts": counts[slots].tolist(),
+        "latest_event_us": [selected.latest_us] * len(slots),
+    }
+
+
+class _Samples:
+    """Samples of the tuples of each input, after lookups: of the first chunk of each span."""
+
+    def __init__(self, seed: int) -> None:
+        self.by_input: dict[str, list[str]] = {}
+        self._seed = seed
+        self._sampled: set[str] = set()
+
+    def next_span(self) -> None:
+        """Begin with another partition or stream."""
+        self._sampled = set()
+
+    def take(self, operators: StreamOperators, tuples: pa.RecordBatch | pa.Table) -> None:
+        """Draw a sample of what predicates test and joins compare, unless there is one of this span."""
+        if tuples.num_rows and operators.name not in self._sampled and operators.sampled:
+            self._sampled.add(operators.name)
+            sample = draw_sample(tuples, operators.sampled, self._seed)
+            self.by_input.setdefault(operators.name, []).append(sample)
+
+
+def even_share(total: int, target: int) -> int:
+    """Return how many each share has when a total is split evenly into shares of about ``target``."""
+    return -(-total // max(1, round(total / target)))
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str], at_once: int) -> Iterator[pa.Table]:
+    """Put small batches together, so that about ``at_once`` tuples are added up at once; only of the columns ``names``.
+
+    Shares are even: a small last one would be listed rather than added up.
+    """
+    pending: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        pending.append(batch.select(names))
+        rows += batch.num_rows
+        nbytes += pending[-1].nbytes
+        if rows >= at_once or nbytes >= BYTES_AT_ONCE:
+            yield pa.Table.from_batches(pending)
+            pending, rows, nbytes = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(pending)

@@ -1,0 +1,1 @@
+"""How Spark is configured, started and scaled."""

@@ -1,0 +1,1 @@
+"""Windowed aggregations: slices, added up once for all queries."""

@@ -1,0 +1,1 @@
+"""Joins with static tables, before the operators."""

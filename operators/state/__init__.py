@@ -1,0 +1,1 @@
+"""What partitions keep: buckets, tuples, and their entries."""

@@ -1,0 +1,432 @@
+"""Entries: what buckets hold of tuples, per slice, cell and key, in the form that costs least.
+
+Entries are addressed by number: slice, cell and key of a tuple make its address.
+
+- *dense*: the addresses are an array, where that is not much larger than the tuples are many; where most of it has
+  tuples the bucket is this array, and full;
+- *sparse*: the addresses that occur are numbered first;
+- *list*: each tuple is an entry of its own, where hardly two have the same address (thesis 4.3.1.4, where a list takes
+  the place of groups of equal query-sets as these get small);
+- *alone*: queries with predicates on several columns are added up query by query, where hardly two tuples have the same
+  query-set.
+
+What dense entries of finer cells over the same column hold already is not added up tuple by tuple a second time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators import kernels
+from operators.arrays import Numbers
+from operators.containment import contained
+from operators.expressions import Expression
+from operators.predicates.dimension import CellLookup
+from operators.predicates.query_set import Words
+from operators.queries import Measure
+from operators.state import components
+from operators.state.addresses import Addresses
+from operators.state.components import COUNT_NAME, Encoded
+from operators.state.dense_totals import DenseTotals, Entries, FinerTotals
+from operators.state.keys import KeyCodes, encode_keys
+from operators.state.packed_sums import Packable, Short
+from operators.state.totals import Run, accumulate, add_looked_up, add_up, argument_of, entry_components, new_totals
+from operators.tuples import Tuples
+
+# up to so many entries are addressed directly however few the tuples are, and up to so many for each tuple
+_ALWAYS_DENSE = 1 << 16
+_DENSE_PER_TUPLE = 4
+# tuples are added up where on average so many have the same address, which a sample of them tells
+_LEAST_GROUP = 2.0
+_SMALL_GROUP = 0.6  # so many times as many are enough where sums have 32 bits
+_SAMPLE = 4096
+# the fullest slice and key is looked for among about so many tuples, in blocks
+_BLOCK, _COUNTED = 1 << 12, 1 << 18
+_MANY_ALIKE = 4  # so many tuples of a sample in one entry are no accident
+# queries are added up alone in so many entries at most, and with so many queries per tuple at most
+_MOST_ALONE = 1 << 24
+_MOST_QUERIES_ALONE = 2000
+_PLACES_AT_ONCE = 1 << 20
+# columns of 16 bits have so many values
+_SHORT_COLUMNS = 1 << 16
+
+
+class EncodedMeasures:
+    """The numbers that tuples add to measures, worked out once however many cell spaces ask."""
+
+    def __init__(self, encode: Callable[[Measure], Encoded]) -> None:
+        self._encode = encode
+        self._encoded: dict[str, Encoded] = {}
+
+    @classmethod
+    def of_tuples(cls, tuples: Tuples) -> EncodedMeasures:
+        """Take them from columns. What cannot be encoded is NULL, and the failures of ``tuples`` say why."""
+
+        def encode(measure: Measure) -> Encoded:
+            argument = argument_of(measure)
+            failures: dict[str, str] = {}
+            with contained([str(argument)], failures):
+                return components.encode(measure, tuples.value(argument))
+            tuples.failures.update(failures)
+            return components.encode(measure, pa.nulls(tuples.length, argument.type.arrow))
+
+        return cls(encode)
+
+    def of(self, measures: Iterable[Measure]) -> dict[Measure, Encoded]:
+        """Return the numbers of some measures."""
+        for measure in measures:
+            if measure.name not in self._encoded:
+                self._encoded[measure.name] = self._encode(measure)
+        return {measure: self._encoded[measure.name] for measure in measures}
+
+    def take(self, rows: npt.NDArray[np.int32]) -> EncodedMeasures:
+        """Return those of some of the tuples."""
+        return EncodedMeasures(lambda measure: self.of([measure])[measure].take(rows))
+
+
+@dataclass(frozen=True)
+class SlicedTuples:
+    """Tuples of one operator with their slices and keys; ``latest`` is the greatest event time of each slice (µs).
+
+    All of them are added up in so many ``spaces``.
+    """
+
+    measures: EncodedMeasures
+    slices: npt.NDArray[np.int64]
+    slice_of: npt.NDArray[np.int32]
+    latest: npt.NDArray[np.int64]
+    keys: KeyCodes
+    spaces: int = 1
+
+    @property
+    def length(self) -> int:
+        """How many tuples there are."""
+        return len(self.slice_of)
+
+    def take(self, rows: npt.NDArray[np.int32]) -> SlicedTuples:
+        """Return some of the tuples, with the same slices and keys."""
+        keys = replace(self.keys, codes=kernels.take(self.keys.codes, rows))
+        several = len(self.slices) > 1
+        slice_of = kernels.take(self.slice_of, rows) if several else np.zeros(len(rows), dtype=np.int32)
+        return SlicedTuples(self.measures.take(rows), self.slices, slice_of, self.latest, keys)
+
+    @cached_property
+    def column(self) -> npt.NDArray[np.int32]:
+        """Each tuple's place in an array of shape (slices, keys), shape (tuples,); only if that is not too large."""
+        if len(self.slices) == 1:
+            return self.keys.codes
+        column = np.empty(self.length, dtype=np.int32)
+        kernels.place(column, self.slice_of, self.keys.codes, np.int32(self.keys.count))
+        return column
+
+    def short(self, packable: Packable) -> Short | None:
+        """Return `column` and the numbers to add there in 16 bits; None if they do not fit, or are used just once.
+
+        Loops that add tuples up wait for memory most of the time: with half of it to read they take a seventh less.
+        """
+        if self.spaces == 1 or len(self.slices) * self.keys.count > _SHORT_COLUMNS or not packable.is_short:
+            return None
+        if packable.name not in self._short:
+            self._short[packable.name] = packable.numbers.astype(np.int16)
+        return self._short_column, self._short[packable.name]
+
+    @cached_property
+    def _short_column(self) -> npt.NDArray[np.uint16]:
+        return self.column.astype(np.uint16)
+
+    @cached_property
+    def _short(self) -> dict[str, npt.NDArray[np.int16]]:
+        return {}
+
+    @cached_property
+    def fullest_column(self) -> float:
+        """About how many tuples the slice and key with most of them has, by blocks of tuples spread over all."""
+        blocks, step = self.length // _BLOCK, max(1, self.length // _COUNTED)
+        sample = self.column[: blocks * _BLOCK].reshape(blocks, _BLOCK)[::step].ravel() if blocks else self.column
+        counts = np.zeros(len(self.slices) * self.keys.count, dtype=np.int64)
+        kernels.count(counts, sample)
+        return float(counts.max()) / len(sample) * self.length
+
+    @cached_property
+    def bounds(self) -> npt.NDArray[np.int64] | None:
+        """Where the tuples of each slice begin, one end more; None if slices do not follow each other."""
+        slices = len(self.slices)
+        if slices == 1:
+            return np.array([0, self.length])
+        if not kernels.ascends(self.slice_of):
+            return None
+        return np.searchsorted(self.slice_of, np.arange(slices + 1))
+
+    @cached_property
+    def by_group(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The tuples ordered by key group and slice, and where those of each (group, slice) begin; one end more."""
+        groups, slices = len(self.keys.group_starts) - 1, len(self.slices)
+        group_of_key = np.repeat(np.arange(groups, dtype=np.int32), np.diff(self.keys.group_starts))
+        place = kernels.take(group_of_key, self.keys.codes) * np.int32(slices) + self.slice_of
+        order, starts = np.empty(len(place), dtype=np.int32), np.zeros(groups * slices + 1, dtype=np.int64)
+        kernels.order_by_code(order, starts, place)
+        return order, starts
+
+    def ordered(self, name: str, numbers: Numbers) -> Numbers:
+        """Return the numbers of the tuples in the order of `by_group`; equal names must stand for equal numbers."""
+        if name not in self._ordered:
+            self._ordered[name] = kernels.take(numbers, self.by_group[0])
+        return self._ordered[name]
+
+    @cached_property
+    def _ordered(self) -> dict[str, Numbers]:
+        return {}
+
+    @cached_property
+    def sample(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """A sample, one tuple of each of many stretches: its position, and its place in an array (slices, keys)."""
+        length = self.length
+        starts = np.arange(min(length, _SAMPLE)) * length // min(length, _SAMPLE)
+        widths = np.diff(starts, append=length)
+        positions = starts + np.random.default_rng(0).integers(0, widths)
+        return positions, self.slice_of[positions].astype(np.int64) * self.keys.count + self.keys.codes[positions]
+
+    @classmethod
+    def of(
+        cls,
+        tuples: Tuples,
+        times: npt.NDArray[np.int64],
+        measures: EncodedMeasures,
+        slices: npt.NDArray[np.int64],
+        slice_of: npt.NDArray[np.int32],
+        keys: Sequence[Expression],
+        groups: int,
+        salt: str,
+        hashed: Sequence[int] | None = None,
+        spaces: int = 1,
+    ) -> SlicedTuples:
+        """Number the keys of tuples whose slices are known; groups depend on the keys ``hashed``, None for all."""
+        latest = np.full(len(slices), np.iinfo(np.int64).min)
+        if len(slices) == 1:
+            latest[0] = times.max()
+        else:
+            kernels.greatest(latest, slice_of, times)
+        codes = encode_keys([tuples.key(key) for key in keys], tuples.length, groups, salt, hashed)
+        return cls(measures, slices, slice_of, latest, codes, spaces)
+
+
+def cell_by_cell(
+    sliced: SlicedTuples,
+    cell: CellLookup,
+    cells: int,
+    encoded: Mapping[Measure, Encoded],
+    finer: FinerTotals | None = None,
+) -> tuple[Iterator[Entries], DenseTotals | None]:
+    """Return the entries of tuples of which each belongs to one cell, -1 for none; and their totals, if dense."""
+    length, keys = sliced.length, sliced.keys
+    shape = (cells, len(sliced.slices), keys.count)
+    entries = math.prod(shape)
+    if not entries:
+        return iter(()), None
+    is_addressable = entries <= _most_entries(length)
+    by_name, from_finer = entry_components(encoded), {}
+    if finer is not None and is_addressable:
+        from_finer = finer.added_up(by_name, cells)
+    packable, fullest = None if from_finer else Packable.first_of(encoded, length), None
+    # with sums of 32 bits, possible where no entry has very many tuples, smaller groups are worth adding up
+    least_group = _LEAST_GROUP
+    if packable is not None and is_addressable and entries > _ALWAYS_DENSE:
+        fullest = _fullest(sliced, cell)
+        least_group *= _SMALL_GROUP if packable.is_small(fullest) else 1
+    if not from_finer and entries > _ALWAYS_DENSE and _group_size(length, entries) < least_group:
+        cell_of_tuple = cell.cells()
+        if _is_list(sliced, cell_of_tuple, least_group):
+            return _list_entries(sliced, cell_of_tuple, encoded), None
+        cell = CellLookup.of(cell_of_tuple, cells)
+    if not is_addressable:
+        return _sparse_entries(sliced, cell.cells(), shape, encoded), None
+    addresses = Addresses.of(cell, sliced.column, shape)
+    totals = new_totals(addresses.size, encoded, from_finer if packable is None else (COUNT_NAME, packable.name))
+    packed = None
+    if packable is not None:
+        packed = packable.add_up(addresses, fullest, sliced.short(packable)).first(entries)
+    runs = None
+    if any(component.merge != "sum" for component in by_name.values()):
+        counts = from_finer.get(COUNT_NAME) if packed is None else packed.counts
+        runs = None if counts is None else _runs(sliced, counts.reshape(shape))
+    add_looked_up(totals, addresses, encoded, runs)
+    dense = DenseTotals(shape, from_finer | {name: total[:entries] for name, total in totals.items()}, packed)
+    return dense.entries(keys.group_starts), dense
+
+
+def _runs(sliced: SlicedTuples, counts: Numbers) -> list[Run] | None:
+    """Return the tuples of each slice, if they follow each other; ``counts`` are those of entries."""
+    bounds = sliced.bounds
+    if bounds is None:
+        return None
+    tuples_of, entries_of = counts.sum(axis=(0, 2)).tolist(), np.count_nonzero(counts, axis=(0, 2)).tolist()
+    spans = pairwise(bounds.tolist())
+    return [Run(*span, tuples, entries) for span, tuples, entries in zip(spans, tuples_of, entries_of, strict=True)]
+
+
+def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:
+    """Return about how many tuples the fullest entry has.
+
+    Cells and keys are taken to be independent of each other, unless a sample shows entries with far more.
+    """
+    positions, column = sliced.sample
+    cells = cell.cells_at(positions)
+    if_independent = float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
+    addresses = cells.astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column
+    most_alike = int(np.unique(addresses, return_counts=True)[1].max())
+    if most_alike < _MANY_ALIKE:
+        return if_independent
+    return max(if_independent, most_alike / len(cells) * sliced.length)
+
+
+def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], least_group: float) -> bool:
+    """Return whether hardly two tuples have the same address: fewer than ``least_group`` on average.
+
+    Tuples are spread over the addresses evenly or less so; how much less, pairs with equal addresses in a sample tell.
+    """
+    positions, column = sliced.sample
+    has_cell = cell[positions] >= 0
+    sample = np.sort(
+        cell[positions[has_cell]].astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column[has_cell]
+    )
+    if len(sample) < 2:
+        return True
+    changes = np.flatnonzero(np.concatenate([[True], sample[1:] != sample[:-1], [True]]))
+    group_sizes = np.diff(changes)
+    pairs = max(float((group_sizes * (group_sizes - 1)).sum()) / 2, 0.5)
+    addresses = len(sample) * (len(sample) - 1) / 2 / pairs
+    return _group_size(sliced.length * len(sample) / len(positions), addresses) < least_group
+
+
+def _group_size(length: float, addresses: float) -> float:
+    """Return how many of so many tuples have the same address on average, if all addresses are equally likely."""
+    return length / (addresses * -math.expm1(-length / addresses))
+
+
+def tuples_alone(
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], query_sets: Words, queries: int
+) -> npt.NDArray[np.int64] | None:
+    """Return how many queries each tuple goes to if queries had better be added up alone; None if not.
+
+    Where tuples have very many queries each, they are not.
+    """
+    length, places = sliced.length, len(sliced.slices) * sliced.keys.count
+    if not better_alone(length, len(query_sets) * places, queries * places):
+        return None
+    queries_per_tuple = kernels.take(kernels.set_bits(query_sets), cell)
+    return queries_per_tuple if queries_per_tuple.sum() <= _MOST_QUERIES_ALONE * length else None
+
+
+def better_alone(tuples: float, entries: float, alone: float) -> bool:
+    """Return whether queries had better be added up one by one, in ``alone`` entries, than tuples by query-set.
+
+    Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
+    about one tuple per group nothing is shared, and there are more entries than the queries alone have.
+    """
+    return entries > _most_entries(tuples) and alone <= _MOST_ALONE
+
+
+def query_by_query(
+    sliced: SlicedTuples,
+    cell: npt.NDArray[np.int32],
+    query_sets: Words,
+    queries: int,
+    encoded: Mapping[Measure, Encoded],
+    queries_per_tuple: npt.NDArray[np.int64],
+) -> Iterator[Entries]:
+    """Add each tuple to an entry of every query that selects it; the cells are the queries.
+
+    While they are added up, the entries of one slice and key lie next to each other, and so do their tuples: memory is
+    written from one end to the other.
+    """
+    keys = sliced.keys
+    shape = (queries, len(sliced.slices), keys.count)
+    totals = new_totals(math.prod(shape), encoded)
+    order, starts = np.empty(len(cell), dtype=np.int32), np.zeros(shape[1] * shape[2] + 1, dtype=np.int64)
+    kernels.order_by_code(order, starts, sliced.column)
+    ends = np.cumsum(kernels.take(queries_per_tuple, order))
+    first = 0
+    while first < len(cell):
+        places_before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, places_before + _PLACES_AT_ONCE, side="right")))
+        at = np.empty(int(ends[last - 1]) - places_before, dtype=np.int32)
+        source = np.empty_like(at)
+        kernels.place_each(at, source, order[first:last], cell, sliced.column, query_sets, queries)
+        add_up(totals, at, encoded, source)
+        first = last
+    by_query = {name: total.reshape(-1, queries).T.ravel() for name, total in totals.items()}
+    yield from DenseTotals(shape, by_query).entries(keys.group_starts)
+
+
+def _most_entries(length: float) -> float:
+    """Return how many entries are addressed directly for so many tuples."""
+    return max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length)
+
+
+def _sparse_entries(
+    sliced: SlicedTuples,
+    cell: npt.NDArray[np.int32],
+    shape: tuple[int, int, int],
+    encoded: Mapping[Measure, Encoded],
+) -> Iterator[Entries]:
+    """Return the entries where addresses are far apart: those that occur are numbered by key group and slice."""
+    cells, slices, keys = shape
+    group_of_key = np.repeat(np.arange(len(sliced.keys.group_starts) - 1), np.diff(sliced.keys.group_starts))
+    address = (group_of_key[sliced.keys.codes] * slices + sliced.slice_of) * cells + cell
+    address = address * keys + sliced.keys.codes
+    address[cell < 0] = -1
+    encoded_addresses = pa.array(address).dictionary_encode()
+    distinct = np.asarray(encoded_addresses.dictionary)
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    distinct = distinct[order]
+    without_cell = int(np.searchsorted(distinct, 0))  # the address -1, if it occurs, is the first
+    at = rank[np.asarray(encoded_addresses.indices)] - np.int32(without_cell)
+    distinct = distinct[without_cell:]
+    totals = accumulate(at, len(distinct), encoded)
+    group_slice_cell, entry_key = np.divmod(distinct, keys)
+    group_slice, entry_cell = np.divmod(group_slice_cell, cells)
+    bounds = np.searchsorted(group_slice, np.arange(slices * (len(sliced.keys.group_starts) - 1) + 1))
+    for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
+        starts = bounds[group * slices : (group + 1) * slices + 1]
+        low, high = int(starts[0]), int(starts[-1])
+        if low < high:
+            numbers = {name: total[low:high] for name, total in totals.items()}
+            places = entry_cell[low:high].astype(np.int32), (entry_key[low:high] - first_key).astype(np.int32)
+            yield group, starts - low, places, numbers
+
+
+def _list_entries(
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], encoded: Mapping[Measure, Encoded]
+) -> Iterator[Entries]:
+    """Make each tuple an entry, ordered by key group and slice."""
+    order, bounds = sliced.by_group
+    entry_cell, entry_key = kernels.take(cell, order), sliced.ordered("", sliced.keys.codes)
+    numbers: dict[str, Numbers] = {COUNT_NAME: np.ones(len(order), dtype=np.int32)}
+    for measure, values in encoded.items():
+        count_name = components.count_name(measure)
+        if values.valid is not None:
+            numbers[count_name] = sliced.ordered(count_name, values.valid)
+        for component in components.components_of(measure):
+            numbers[component.name] = sliced.ordered(component.name, values.numbers[component.name])
+    has_cell = entry_cell >= 0
+    if not has_cell.all():
+        bounds = np.concatenate([[0], np.cumsum(has_cell)])[bounds]
+        entry_cell, entry_key = entry_cell[has_cell], entry_key[has_cell]
+        numbers = {name: column[has_cell] for name, column in numbers.items()}
+    slices = len(sliced.slices)
+    for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
+        starts = bounds[group * slices : (group + 1) * slices + 1]
+        low, high = int(starts[0]), int(starts[-1])
+        if low < high:
+            places = entry_cell[low:high], entry_key[low:high] - np.int32(first_key)
+            yield group, starts - low, places, {name: column[low:high] for name, column in numbers.items()}

@@ -1,0 +1,80 @@
+"""Tuples of joins, written once per chunk however many operators index them and blocks refer to them (thesis 5.3.2).
+
+Each lane that reads a file has a link to it, and so has each lane and batch with blocks that refer to it; whoever has a
+link removes that one only, and the file system keeps the tuples as long as there is any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from threading import Lock
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sources.core.columns import one_array
+from sources.core.storage import not_read_back
+
+TIME = "_time"
+
+
+class TupleFile:
+    """Tuples of one input: columns by name, and :data:`TIME`, their event times (µs, int64).
+
+    ``path`` is empty for tuples in memory. A file is opened, and checked, when it is first read, and stays open as long
+    as this is kept.
+    """
+
+    def __init__(self, path: str, read: Callable[[], pa.Table]) -> None:
+        self.path = path
+        self._read = read
+
+    @classmethod
+    def in_memory(cls, table: pa.Table) -> TupleFile:
+        """Return tuples that are in memory."""
+        return cls("", lambda: table)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All columns; CorruptData where the file has been removed, or is damaged."""
+        return self._read()
+
+    @cached_property
+    def times(self) -> npt.NDArray[np.int64]:
+        """The event times (µs)."""
+        times: npt.NDArray[np.int64] = np.asarray(one_array(self.table.column(TIME)))
+        return times
+
+    def column(self, name: str) -> pa.Array | None:
+        """Return a column, None where the tuples are older than the queries that need it."""
+        return one_array(self.table.column(name)) if name in self.table.column_names else None
+
+
+class TupleFiles:
+    """Files of tuples by path, each opened once for all that hold it; safe between threads.
+
+    ``read`` gives the bytes of a path.
+    """
+
+    def __init__(self, read: Callable[[str], pa.Buffer]) -> None:
+        self._read = read
+        self._held: WeakValueDictionary[str, TupleFile] = WeakValueDictionary()
+        self._lock = Lock()
+
+    def at(self, path: str) -> TupleFile:
+        """Return the file at ``path``."""
+        with self._lock:
+            file = self._held.get(path)
+            if file is None:
+                file = self._held[path] = TupleFile(path, lambda: self._open(path))
+            return file
+
+    def _open(self, path: str) -> pa.Table:
+        data = self._read(path)
+        try:
+            return pa.ipc.open_file(data).read_all()
+        except pa.ArrowInvalid as error:
+            raise not_read_back(path, error) from error

@@ -1,0 +1,411 @@
+"""Streams that clients push tuples to: the log that the service writes, and the connector that tasks read.
+
+Invariants:
+
+- One :class:`PushLog` writes a stream (a lock on the file ``durable`` keeps others out); any number of processes read.
+- ``durable`` holds the offset up to which frames are on disk, as 8 bytes shared through memory. It moves after
+  the flush, so readers never see a tuple that a power cut could take back, and asking for it costs one memory access.
+- What is at or after the durable offset may be torn by a crash; opening the log cuts it off. What is before it was
+  acknowledged: if that does not read back, CorruptData is raised and nothing is cut.
+- Nothing is acknowledged that lies in a file which nobody could open any more, as its folder was removed or unmounted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sources.connectors.connector import Chunk, Extent
+from sources.connectors.segment import (
+    FrameHeader,
+    MalformedInput,
+    Payload,
+    corrupt,
+    encode_frame,
+    encode_payload,
+    is_whole,
+    list_segments,
+    map_segment,
+    read_malformed,
+    read_tuples,
+    scan,
+    segment_index,
+    segment_path,
+)
+from sources.core.errors import Conflict, NotAllowed, NotReady
+from sources.core.schema import StreamDefinition
+from sources.core.storage import Storage, sync_folder
+
+PARTITION = "0"
+ROLL_BYTES = 64 << 20
+JOINED_BYTES = 1 << 20  # up to here one write of a copy beats several writes
+
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+def check_local(storage: Storage, stream: str) -> None:
+    """Raise NotAllowed when a stream cannot be pushed to, as the storage is not a local folder."""
+    if storage.local_root is None:
+        raise NotAllowed(
+            f"A push stream needs a data-dir that is a local folder, got {storage.uri!r};"
+            " use a stream with another connector, or a local data-dir.",
+            stream=stream,
+        )
+
+
+def stream_folder(storage: Storage, definition: StreamDefinition) -> Path:
+    """Return the local folder of a push stream; NotAllowed when the storage is not local."""
+    check_local(storage, definition.name)
+    return storage.local_path(f"streams/{definition.id}")
+
+
+def is_file_at(file: int, path: Path) -> bool:
+    """Whether an open file, or folder, is what lies at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except OSError:
+        return False
+
+
+def folder_gone(folder: Path) -> NotReady:
+    """Return the error for a folder that was removed, or whose file system was unmounted."""
+    return NotReady(
+        f"The folder {str(folder)!r} must stay where it is while the service runs; it was removed, unmounted or"
+        " replaced, so nothing can be kept. Put it back, and start the service again."
+    )
+
+
+class _PendingFrame:
+    """A frame on its way to disk."""
+
+    def __init__(self, first: int, end: int, pieces: list[Any]) -> None:
+        self.first = first
+        self.end = end
+        self.pieces = pieces
+        self.done = False
+        self.problem: BaseException | None = None
+
+
+class PushLog:
+    """The writing end of a push stream. All methods may be called from any thread."""
+
+    def __init__(self, storage: Storage, definition: StreamDefinition, *, roll_bytes: int = ROLL_BYTES) -> None:
+        """Open the log, or begin it; a frame torn by a crash is cut off.
+
+        Raises NotAllowed when the storage is not a local folder, Conflict when another process writes this stream,
+        NotReady when the disk refuses, and CorruptData when acknowledged frames of the last segment do not read back.
+        """
+        self._name = definition.name
+        self._schema = definition.schema.arrow
+        self._roll_bytes = roll_bytes
+        root = stream_folder(storage, definition)
+        self._folder = root / "segments"
+        self._changed = threading.Condition()
+        self._pending: list[_PendingFrame] = []
+        self._writing = False
+        self._broken: BaseException | None = None
+        self._closed = False
+        try:
+            _make_folders(self._folder)
+            self._durable = _DurableOffset(root / "durable", definition.name)
+            try:
+                self._open_last_segment()
+            except BaseException:
+                self._durable.close()
+                raise
+        except OSError as problem:
+            raise self._refused(problem) from problem
+
+    def append(
+        self,
+        tuples: pa.RecordBatch,
+        malformed: Sequence[MalformedInput],
+        received_us: int,
+        bytes: int,
+        key: str | None = None,
+        fingerprint: str | None = None,
+        outcome: Any = None,
+    ) -> int:
+        """Add one frame and return the offset after it; it is on disk when this returns.
+
+        Concurrent calls share a flush. A frame without tuples and malformed inputs is kept only when it has a ``key``.
+        Raises NotReady when the disk refuses, or the folder of the log is gone; then nothing of the frame is kept.
+        """
+        if tuples.schema != self._schema:
+            raise ValueError(f"Tuples of {self._name!r} must have schema {self._schema}, got {tuples.schema}.")
+        payload = encode_payload(tuples, malformed)
+        with self._changed:
+            if tuples.num_rows + len(malformed) == 0 and key is None:
+                return self._end
+            frame = self._enqueue(
+                payload, tuples.num_rows, len(malformed), received_us, bytes, key, fingerprint, outcome
+            )
+        self._wait(frame)
+        if frame.problem is not None:
+            raise self._refused(frame.problem) from frame.problem
+        return frame.end
+
+    def end(self) -> int:
+        """Return the offset after the last acknowledged frame."""
+        return self._end
+
+    def has_segments_below(self, offset: int) -> bool:
+        """Whether :meth:`trim` would delete any."""
+        return bool(self._segments_below(offset))
+
+    def trim(self, offset: int) -> None:
+        """Delete the segments that lie wholly below ``offset``; the last one always stays."""
+        with self._changed:
+            for first in self._segments_below(offset):
+                segment_path(self._folder, first).unlink(missing_ok=True)
+
+    def _segments_below(self, offset: int) -> list[int]:
+        return [first for first, following in pairwise(list_segments(self._folder)) if following <= offset]
+
+    def kept_frames(self) -> Iterator[FrameHeader]:
+        """Yield the headers of all frames that are kept, oldest first."""
+        for first in list_segments(self._folder):
+            with memoryview(map_segment(segment_path(self._folder, first))) as data:
+                for frame in scan(data):
+                    yield frame.header
+
+    def close(self) -> None:
+        """Let go of the files; waits for appends under way. Later appends raise NotReady."""
+        with self._changed:
+            while self._writing or self._pending:
+                self._changed.wait()
+            if not self._closed:
+                self._closed = True
+                self._broken = self._broken or ValueError("the log is closed")
+                os.close(self._file)
+                self._durable.close()
+
+    def _refused(self, problem: BaseException) -> NotReady:
+        if isinstance(problem, NotReady):
+            return NotReady(problem.detail, stream=self._name)
+        return NotReady(f"The log of stream {self._name!r} must be writable, got {problem}; free the disk and retry.")
+
+    def _open_last_segment(self) -> None:
+        firsts = list_segments(self._folder)
+        self._segment = firsts[-1] if firsts else 0
+        self._end, self._position = self._segment, 0
+        path = segment_path(self._folder, self._segment)
+        if firsts:
+            with memoryview(map_segment(path)) as data:
+                for frame in scan(data):
+                    if frame.header.first != self._end or not is_whole(data, frame):
+                        break
+                    self._end, self._position = frame.header.end, frame.end
+        acknowledged = self._durable.get()
+        if self._end < acknowledged:
+            raise corrupt(path, self._position, f"offsets {self._end} to {acknowledged} were acknowledged and are lost")
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.ftruncate(self._file, self._position)
+        os.fsync(self._file)
+        sync_folder(self._folder)
+        self._next = self._end
+        self._durable.set(self._end)
+
+    def _enqueue(
+        self,
+        payload: Payload,
+        tuples: int,
+        malformed: int,
+        received_us: int,
+        size: int,
+        key: str | None,
+        fingerprint: str | None,
+        outcome: Any,
+    ) -> _PendingFrame:
+        if self._broken is not None:
+            raise NotReady(f"The log of stream {self._name!r} must be open, got: {self._broken}; restart the service.")
+        header = FrameHeader(
+            first=self._next,
+            tuples=tuples,
+            malformed=malformed,
+            received_us=received_us,
+            bytes=size,
+            key=key,
+            fingerprint=fingerprint,
+            outcome=outcome,
+            tuple_bytes=payload.tuple_bytes,
+            malformed_bytes=payload.malformed_bytes,
+        )
+        frame = _PendingFrame(header.first, header.end, encode_frame(header, payload))
+        self._next = header.end
+        self._pending.append(frame)
+        return frame
+
+    def _wait(self, frame: _PendingFrame) -> None:
+        """Return when ``frame`` is done; whoever finds nobody writing writes for all that wait."""
+        while True:
+            with self._changed:
+                while self._writing and not frame.done:
+                    self._changed.wait()
+                if frame.done:
+                    return
+                self._writing = True
+                batch, self._pending = self._pending, []
+            problem = self._write(batch)
+            with self._changed:
+                if problem is None:
+                    self._end = batch[-1].end
+                    self._durable.set(self._end)
+                else:  # frames enqueued since then have offsets that build on the lost ones
+                    batch, self._pending = batch + self._pending, []
+                    self._next = self._end
+                for finished in batch:
+                    finished.problem, finished.done = problem, True
+                self._writing = False
+                self._changed.notify_all()
+
+    def _write(self, batch: list[_PendingFrame]) -> BaseException | None:
+        """Write and flush frames; on failure nothing of them is kept and the reason is returned."""
+        try:
+            if self._position >= self._roll_bytes and batch[0].first > self._segment:
+                self._roll(batch[0].first)
+            pieces = [piece for frame in batch for piece in frame.pieces]
+            if sum(map(len, pieces)) <= JOINED_BYTES:
+                pieces = [b"".join(pieces)]
+            position = self._position
+            for piece in pieces:
+                position = _write_at(self._file, piece, position)
+            _sync(self._file)
+            if not is_file_at(self._file, segment_path(self._folder, self._segment)):
+                raise folder_gone(self._folder)
+        except BaseException as problem:
+            try:
+                os.ftruncate(self._file, self._position)
+                os.fsync(self._file)
+            except BaseException:
+                self._broken = problem
+            return problem
+        self._position = position
+        return None
+
+    def _roll(self, first: int) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        file = os.open(segment_path(self._folder, first), flags, 0o644)
+        try:
+            sync_folder(self._folder)
+        except OSError:
+            os.close(file)
+            raise
+        os.close(self._file)
+        self._file, self._segment, self._position = file, first, 0
+
+
+class PushConnector:
+    """The reading end of a push stream, for any process; it has one partition, ``"0"``."""
+
+    problem: str | None = None
+
+    def __init__(self, storage: Storage, definition: StreamDefinition) -> None:
+        root = stream_folder(storage, definition)
+        self._name = definition.name
+        self._schema = definition.schema.arrow
+        self._folder = root / "segments"
+        self._durable_path = root / "durable"
+        self._durable: memoryview | None = None
+
+    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
+        """Return what is durable of the partition; one memory access."""
+        if self._durable is None:
+            self._durable = _map_durable(self._durable_path)
+        return {PARTITION: Extent(0, 0 if self._durable is None else self._durable[0])}
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
+        """Yield a chunk for each frame that has offsets in ``[start, end)``.
+
+        Raises CorruptData when a frame does not read back, or offsets are not there (yet, or any more).
+        """
+        if partition != PARTITION:
+            raise ValueError(f"A push stream has partition {PARTITION!r} only, got {partition!r}.")
+        for data, frame in segment_index(self._folder).frames(start, end):
+            header = frame.header
+            view = memoryview(data)
+            if not is_whole(view, frame):
+                raise corrupt(self._folder, frame.start, f"the checksum of offset {header.first} differs")
+            low, high = max(start, header.first) - header.first, min(end, header.end) - header.first
+            tuples = read_tuples(data, frame, self._schema)
+            malformed = read_malformed(view, frame)
+            total = header.end - header.first
+            yield Chunk(
+                tuples[low : min(high, header.tuples)] if low < header.tuples else tuples[:0],
+                malformed[max(low - header.tuples, 0) : max(high - header.tuples, 0)],
+                header.received_us,
+                header.bytes * high // total - header.bytes * low // total,
+            )
+
+
+class _DurableOffset:
+    """The writer's hold on the file that tells readers how far the log is on disk.
+
+    The lock is on an open file of its own: a mapped one stays open, and locked, after its process was killed for as
+    long as anybody looks at that process's memory map (``ps`` does), and a restarted service would be kept out.
+    """
+
+    def __init__(self, path: Path, stream: str) -> None:
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise Conflict(
+                f"One process at a time may write stream {stream!r}, and another does; stop it first.",
+                stream=stream,
+            ) from None
+        try:
+            if os.fstat(self._lock).st_size < 8:
+                # bytes, not a hole: a store to one kills the process where the disk has no room for it
+                os.pwrite(self._lock, bytes(8), 0)
+            with path.open("r+b") as mapped:
+                self._map = mmap.mmap(mapped.fileno(), 8)
+        except OSError:
+            os.close(self._lock)
+            raise
+        self._value = memoryview(self._map).cast("q")  # one aligned store, never half a number
+
+    def get(self) -> int:
+        return self._value[0]
+
+    def set(self, offset: int) -> None:
+        self._value[0] = offset
+
+    def close(self) -> None:
+        self._value.release()
+        self._map.close()
+        os.close(self._lock)
+
+
+def _map_durable(path: Path) -> memoryview | None:
+    try:
+        with path.open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)).cast("q")
+    except (FileNotFoundError, ValueError):  # not begun, or not long enough yet
+        return None
+
+
+def _make_folders(folder: Path) -> None:
+    """Make ``folder`` and those above it, so that they outlive a power cut."""
+    if not folder.exists():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def _write_at(file: int, piece: Any, position: int) -> int:
+    """Write all of ``piece`` at ``position`` and return the position after it."""
+    remaining = memoryview(piece)
+    while len(remaining):
+        written = os.pwrite(file, remaining, position)
+        remaining, position = remaining[written:], position + written
+    return position

@@ -1,0 +1,135 @@
+"""The connectors that a stream can be declared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sources.connectors.connector import Connector
+from sources.connectors.files.connector import DiscoveringFileConnector, FileConnector
+from sources.connectors.files.connector import validate_options as validate_files
+from sources.connectors.files.options import FORMATS as FILE_FORMATS
+from sources.connectors.flight import FlightConnector
+from sources.connectors.flight import validate_options as validate_flight
+from sources.connectors.generator import GeneratorConnector, validate_options
+from sources.connectors.kafka.connector import KafkaConnector
+from sources.connectors.kafka.connector import validate_options as validate_kafka
+from sources.connectors.kafka.formats import FORMATS as KAFKA_FORMATS
+from sources.connectors.push import PushConnector, check_local
+from sources.core.confinement import OPEN, Confinement
+from sources.core.errors import NotAllowed
+from sources.core.schema import StreamDefinition, StreamSchema
+from sources.core.storage import Storage
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what else stands in WITH.
+
+    ``storage`` is the data directory that the stream is for, None where only the statement is looked at.
+    """
+
+    name: str
+    schema: StreamSchema
+    format: str
+    options: Mapping[str, str]
+    confinement: Confinement
+    storage: Storage | None
+
+
+@dataclass(frozen=True)
+class ConnectorKind:
+    """How to check and open streams of one connector; ``formats`` is empty when it takes none.
+
+    ``open_for_planner`` is for connectors of which the planner has another end.
+    ``has_metadata`` says whether columns can be METADATA.
+    """
+
+    formats: tuple[str, ...]
+    validate: Callable[[Declaration], object]
+    open: Callable[[StreamDefinition, Storage], Connector]
+    open_for_planner: Callable[[StreamDefinition, Storage], Connector] | None = None
+    has_metadata: bool = False
+
+
+def _validate_push(declared: Declaration) -> None:
+    if declared.options:
+        raise NotAllowed(f"Connector 'push' has no options; got {', '.join(map(repr, declared.options))}.")
+    if declared.storage is not None:
+        check_local(declared.storage, declared.name)
+
+
+CONNECTORS: dict[str, ConnectorKind] = {
+    # the format is for show: each request's content type says what it holds
+    "push": ConnectorKind(
+        ("json", "arrow"), _validate_push, lambda definition, storage: PushConnector(storage, definition)
+    ),
+    "generator": ConnectorKind(
+        (),
+        lambda declared: validate_options(declared.name, declared.schema, declared.options),
+        lambda definition, _: GeneratorConnector(definition),
+    ),
+    "kafka": ConnectorKind(
+        KAFKA_FORMATS,
+        lambda declared: validate_kafka(declared.schema, declared.format, declared.options, declared.confinement),
+        KafkaConnector,
+        has_metadata=True,
+    ),
+    "flight": ConnectorKind(
+        (),
+        lambda declared: validate_flight(declared.name, declared.schema, declared.options),
+        lambda definition, _: FlightConnector(definition),
+    ),
+    "file": ConnectorKind(
+        FILE_FORMATS,
+        lambda declared: validate_files(declared.format, declared.options, declared.confinement),
+        FileConnector,
+        DiscoveringFileConnector,
+    ),
+}
+
+
+def validate_definition(
+    name: str,
+    schema: StreamSchema,
+    connector: str,
+    format: str,
+    options: Mapping[str, str],
+    confinement: Confinement = OPEN,
+    storage: Storage | None = None,
+) -> None:
+    """Check the parts of a CREATE STREAM, see :class:`Declaration`; NotAllowed says what is supported instead."""
+    kind = _kind(connector)
+    if format and format not in kind.formats:
+        accepted = f"takes format {' or '.join(map(repr, kind.formats))}" if kind.formats else "takes no format"
+        raise NotAllowed(f"Connector {connector!r} {accepted}; got format {format!r}.", stream=name)
+    if schema.metadata and not kind.has_metadata:
+        raise NotAllowed(f"Connector {connector!r} has no METADATA for column {schema.metadata[0][0]!r}.", stream=name)
+    try:
+        kind.validate(Declaration(name, schema, format, options, confinement, storage))
+    except NotAllowed as problem:
+        problem.stream = name
+        raise
+
+
+def open_connector(definition: StreamDefinition, storage: Storage) -> Connector:
+    """Return the reading end of a stream; NotAllowed when its definition or the storage does not allow one.
+
+    What it may read and call is what the confinement in the storage says.
+    """
+    return _kind(definition.connector).open(definition, storage)
+
+
+def open_for_planner(definition: StreamDefinition, storage: Storage) -> Connector:
+    """Return the planner's end of a stream, which knows what there is to read; one process at a time may have it."""
+    kind = _kind(definition.connector)
+    if kind.open_for_planner is not None:
+        return kind.open_for_planner(definition, storage)
+    return kind.open(definition, storage)
+
+
+def _kind(connector: str) -> ConnectorKind:
+    kind = CONNECTORS.get(connector)
+    if kind is None:
+        raise NotAllowed(f"The connector must be one of {', '.join(map(repr, CONNECTORS))}; got {connector!r}.")
+    return kind

@@ -1,0 +1,1 @@
+"""What every source, operator and reader stands on: types, errors, storage, record logs."""

@@ -1,0 +1,230 @@
+"""Column types, schemas, and the definition of a stream in the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from sources.core.errors import NotAllowed
+from sources.core.waterline_options import WaterlineOptions
+
+INTEGER_KINDS = ("INT", "BIGINT")
+NUMERIC_KINDS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+
+_ARROW: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "VARCHAR": pa.string(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A SQL type; ``precision`` and ``scale`` are set for DECIMAL only.
+
+    ``NULL`` is the type of the literal NULL and fits every other type.
+    """
+
+    kind: str
+    precision: int = 0
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in (*_ARROW, "DECIMAL", "NULL"):
+            raise NotAllowed(f"A column type must be one of {', '.join([*_ARROW, 'DECIMAL'])}; got {self.kind!r}.")
+        if self.kind == "DECIMAL" and not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
+            raise NotAllowed(
+                f"DECIMAL(p, s) must have 1 <= p <= 38 and 0 <= s <= p; got DECIMAL({self.precision}, {self.scale})."
+            )
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that carries values of this type; TIMESTAMP is microseconds UTC without a zone."""
+        if self.kind == "DECIMAL":
+            return pa.decimal128(self.precision, self.scale)
+        if self.kind == "NULL":
+            return pa.null()
+        return _ARROW[self.kind]
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether arithmetic applies."""
+        return self.kind in NUMERIC_KINDS
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are whole numbers of at most 64 bits."""
+        return self.kind in INTEGER_KINDS
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})" if self.kind == "DECIMAL" else self.kind
+
+    def to_json(self) -> Any:
+        """Return ``"INT"`` or, for DECIMAL, ``["DECIMAL", p, s]``."""
+        return [self.kind, self.precision, self.scale] if self.kind == "DECIMAL" else self.kind
+
+    @classmethod
+    def from_json(cls, value: Any) -> ColumnType:
+        """Read what :meth:`to_json` wrote."""
+        return cls(value) if isinstance(value, str) else cls(*value)
+
+
+BOOLEAN = ColumnType("BOOLEAN")
+INT = ColumnType("INT")
+BIGINT = ColumnType("BIGINT")
+DOUBLE = ColumnType("DOUBLE")
+VARCHAR = ColumnType("VARCHAR")
+DATE = ColumnType("DATE")
+TIMESTAMP = ColumnType("TIMESTAMP")
+NULL = ColumnType("NULL")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named, typed column."""
+
+    name: str
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns whose names differ; case does not count."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        names = [f.name.lower() for f in self.fields]
+        if len(set(names)) != len(names):
+            raise NotAllowed(f"Column names must differ (case does not count); got {names!r}.")
+        for name in names:
+            if name.startswith("_"):
+                raise NotAllowed(f"Names starting with '_' are reserved; rename column {name!r}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in declared order."""
+        return tuple(f.name for f in self.fields)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of batches with these columns."""
+        return pa.schema([pa.field(f.name, f.type.arrow) for f in self.fields])
+
+    def field(self, name: str) -> Field:
+        """Return the field called ``name`` (case does not count); KeyError when there is none."""
+        for f in self.fields:
+            if f.name.lower() == name.lower():
+                return f
+        raise KeyError(name)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that must not be NULL."""
+        return ()
+
+
+@dataclass(frozen=True)
+class StreamSchema(Schema):
+    """The columns of a stream, which of them is the event time, and how late tuples may come (microseconds).
+
+    ``metadata`` has the columns that do not come from the values of messages, with what they hold instead.
+    """
+
+    event_time: str
+    lateness_us: int
+    metadata: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.field(self.event_time).type != TIMESTAMP:
+            raise NotAllowed(f"The column with LATENESS must be a TIMESTAMP; {self.event_time!r} is not.")
+        if self.lateness_us < 0:
+            raise NotAllowed(f"LATENESS must not be negative; got {self.lateness_us} microseconds.")
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The event time."""
+        return (self.field(self.event_time).name,)
+
+    @property
+    def of_values(self) -> Schema:
+        """The columns that come from the values of messages."""
+        metadata_names = {name.lower() for name, _ in self.metadata}
+        fields = tuple(f for f in self.fields if f.name.lower() not in metadata_names)
+        if self.event_time.lower() in metadata_names:
+            return Schema(fields)
+        return StreamSchema(fields, self.event_time, self.lateness_us)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the changelog."""
+        return {
+            "fields": fields_to_json(self.fields),
+            "event_time": self.event_time,
+            "lateness_us": self.lateness_us,
+            **({"metadata": [list(pair) for pair in self.metadata]} if self.metadata else {}),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StreamSchema:
+        """Read what :meth:`to_json` wrote."""
+        metadata = tuple((name, key) for name, key in value.get("metadata", ()))
+        return cls(fields_from_json(value["fields"]), value["event_time"], value["lateness_us"], metadata)
+
+
+def fields_to_json(fields: Sequence[Field]) -> list[list[Any]]:
+    """Return ``[[name, type], …]``."""
+    return [[f.name, f.type.to_json()] for f in fields]
+
+
+def fields_from_json(value: Sequence[Sequence[Any]]) -> tuple[Field, ...]:
+    """Read what :func:`fields_to_json` wrote."""
+    return tuple(Field(name, ColumnType.from_json(kind)) for name, kind in value)
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream in the catalog.
+
+    ``id`` differs between two streams that bear the same name one after the other;
+    folders and offsets use it. ``options`` are the connector's, ``waterline`` those that every stream has.
+    ``created_us`` is microseconds since 1970 (the generator's origin of time).
+    """
+
+    id: str
+    name: str
+    schema: StreamSchema
+    connector: str
+    format: str
+    options: dict[str, str] = field(default_factory=dict)
+    sql: str = ""
+    created_us: int = 0
+    waterline: WaterlineOptions = field(default_factory=WaterlineOptions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the changelog."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "schema": self.schema.to_json(),
+            "connector": self.connector,
+            "format": self.format,
+            "options": self.options,
+            "sql": self.sql,
+            "created_us": self.created_us,
+            "waterline": self.waterline.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StreamDefinition:
+        """Read what :meth:`to_json` wrote."""
+        waterline = WaterlineOptions.from_json(value.get("waterline", {}))
+        return cls(**{**value, "schema": StreamSchema.from_json(value["schema"]), "waterline": waterline})

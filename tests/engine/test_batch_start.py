@@ -1,0 +1,143 @@
+"""When batches begin: with windows that end together just after these, else at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.planning.batch_start import BatchStart, WindowEnds
+from operators.queries import Join, JoinInput, Output, Query, Selection
+from operators.windows import Emit, SessionWindow, Window
+from tests.operators.pipeline import STREAM, K, aggregation
+
+SECOND = 1_000_000
+OTHER = "s-2"
+
+windows = st.builds(Window, st.integers(1, 9), st.integers(1, 9), st.integers(0, 9))
+
+
+def join(window: Window) -> Join:
+    """Return a join of two streams."""
+    inputs = tuple(JoinInput(stream, alias, None, (K,)) for stream, alias in ((STREAM.id, "a"), (OTHER, "b")))
+    return Join(inputs, window, (Output("k", K),))
+
+
+@given(
+    st.lists(st.tuples(windows, st.booleans()), max_size=6),
+    st.tuples(st.integers(0, 5), st.integers(0, 5)),
+    st.integers(-20, 20),
+    st.integers(0, 20),
+)
+def test_windows_that_ended_and_that_end_next_by_trying_all(
+    specs: list[tuple[Window, bool]], delays: tuple[int, int], before: int, length: int
+) -> None:
+    ends, now = WindowEnds(), before + length
+    for number, (window, is_join) in enumerate(specs):
+        ends.add(str(number), join(window) if is_join else aggregation(window=window))
+    window_ends: list[int] = []
+    for window, is_join in specs:
+        last = window.offset_us + window.size_us + (max(delays) if is_join else delays[0])
+        window_ends += [last + k * window.slide_us for k in range(-60, 60)]
+    ended, ahead, ending = ends.around({STREAM.id: delays[0], OTHER: delays[1]}, before, now)
+    assert ended == sum(before < end <= now for end in window_ends)
+    later = sorted(end for end in window_ends if end > now)
+    next_ends = [min(end for end in window_ends[120 * n : 120 * n + 120] if end > now) for n in range(len(specs))]
+    assert ahead == (max(next_ends) - now if later else -1), "all are within a few microseconds, and so the same"
+    assert ending == len(specs)
+
+
+def test_queries_that_wait_for_no_window_have_always_ended() -> None:
+    ends = WindowEnds()
+    queries: list[Query] = [
+        Selection(STREAM.id, None, ()),
+        aggregation(window=Window(SECOND, SECOND), emit=Emit(stream=True, after_watermark=False)),
+        aggregation(window=Window(SECOND, SECOND), emit=Emit(delay_us=SECOND)),
+        aggregation(window=SessionWindow(SECOND)),  # type: ignore[arg-type]
+        aggregation(window=Window(10 * SECOND, 2 * SECOND)),
+    ]
+    for number, query in enumerate(queries):
+        ends.add(str(number), query)
+    assert ends.around({STREAM.id: 0}, 2 * SECOND, 3 * SECOND) == (4, SECOND, 1)
+    assert ends.around({}, 2 * SECOND, 3 * SECOND) == (0, -1, 0), "nobody knows when tuples of the stream come"
+    for number in range(1, 5):
+        ends.remove(str(number))
+    ends.remove("unknown")
+    assert ends.around({STREAM.id: 0}, 2 * SECOND, 3 * SECOND) == (1, -1, 0)
+
+
+def latencies(
+    start: BatchStart, fixed: float, share: float, period: float, delay: Callable[[int], float], seconds: int = 60
+) -> np.ndarray:
+    """Return how long after its end each window of ``period`` seconds has rows, after a while.
+
+    A batch takes ``fixed`` seconds and a ``share`` of the time whose tuples it reads.
+    """
+    now = before = 0.05
+    due, latencies_us, number = period, [], 0
+    while now < seconds:
+        if start.is_too_early(round(before * 1e6), round(now * 1e6)):
+            now += 0.01  # Spark asks again
+            continue
+        duration = fixed + share * (now - before)
+        waterline, number = now - delay(number), number + 1
+        record = {
+            "planned_us": round(now * 1e6),
+            "waterlines": {STREAM.id: round(waterline * 1e6)},
+            "streams": {STREAM.id: {"tuples": 1}},
+        }
+        before, now = now, now + duration
+        start.learn(record, round(duration * 1e6))
+        while due <= waterline:
+            latencies_us.append(now - due)
+            due += period
+    return np.array(latencies_us[len(latencies_us) // 3 :])
+
+
+def start_with(*queries: Query) -> BatchStart:
+    """Return a decision over some queries."""
+    start = BatchStart()
+    for number, query in enumerate(queries):
+        start.ends.add(str(number), query)
+    return start
+
+
+@pytest.mark.parametrize(("fixed", "share"), [(0.2, 0.1), (0.2, 0.5), (0.2, 0.75), (0.3, 0.6)])
+def test_windows_that_end_each_second_have_their_rows_sooner(fixed: float, share: float) -> None:
+    query = aggregation(window=Window(SECOND, SECOND))
+    waiting = latencies(start_with(query), fixed, share, 1.0, lambda n: 0.02 + 0.01 * (n % 3))
+    at_once = latencies(start_with(), fixed, share, 1.0, lambda n: 0.02 + 0.01 * (n % 3))
+    assert np.percentile(waiting, 95) < np.percentile(at_once, 95)
+    assert waiting.mean() < 0.95 * at_once.mean()
+
+
+def test_no_batch_waits_for_windows_that_end_all_the_time() -> None:
+    start = start_with(*(aggregation(window=Window(SECOND, SECOND, offset * 2000)) for offset in range(500)))
+    latencies(start, 0.2, 0.5, 1.0, lambda _: 0.02)
+    assert not any(start.is_too_early(70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(450, 1200))
+
+
+@pytest.mark.parametrize("delay", [lambda n: 0.1 * n, lambda n: 3.0 * (n % 2), lambda n: -0.5 * n])
+def test_no_batch_waits_where_nobody_knows_when_tuples_come(delay: Callable[[int], float]) -> None:
+    start = start_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(start, 0.2, 0.5, 1.0, delay)
+    assert not any(start.is_too_early(70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(200, 1200))
+
+
+def test_batches_are_some_time_apart() -> None:
+    start, before = BatchStart(), 70 * SECOND
+    assert [start.is_too_early(before, before + ms * 1000) for ms in (0, 1, 99, 100, 500)] == [True] * 3 + [False] * 2
+    assert not start.is_too_early(before, before - SECOND), "a clock that was set back"
+
+
+def test_no_batch_waits_for_long() -> None:
+    start = start_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(start, 0.2, 0.0, 1.0, lambda _: 0.0)
+    early = [ms for ms in range(1000) if start.is_too_early(69 * SECOND + 900_000, 70 * SECOND + ms * 1000)]
+    assert any(ms > 900 for ms in early)
+    assert all(ms < 5 or ms > 900 for ms in early), "less than half of the 0.2 s that a batch takes"
+    start.learn({"planned_us": 71 * SECOND, "waterlines": {}, "streams": {}}, 200_000)
+    assert not any(start.is_too_early(70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(100, 1000)), "no stream"

@@ -1,0 +1,43 @@
+"""What the process of the Spark driver writes down, and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine import job_main
+from engine.job_files import read_lanes
+from engine.job_main import Job
+from engine.pipeline import JobSettings, settle_lanes
+from sources.core.storage import Storage
+
+
+def test_a_start_that_fails_does_not_settle_the_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(settings: JobSettings) -> None:
+        raise ValueError(f"Could not parse Master URL: {settings.master!r}")
+
+    def start(_: JobSettings) -> SimpleNamespace:
+        return SimpleNamespace(sparkContext=None)
+
+    class Started(Exception):
+        pass
+
+    def go_on(*_: object) -> None:
+        raise Started
+
+    storage = Storage(str(tmp_path))
+    settings = JobSettings(storage.uri, "lokal[2]", lanes=8, target_seconds=1.0, join_row_limit=1)
+    monkeypatch.setattr(job_main, "start_spark", refuse)
+    with pytest.raises(ValueError, match="lokal"):
+        Job(storage, settings).run()
+    assert read_lanes(storage) is None
+    monkeypatch.setattr(job_main, "start_spark", start)
+    monkeypatch.setattr(job_main.SparkContext, "_gateway", SimpleNamespace(proc=SimpleNamespace(pid=1)))
+    monkeypatch.setattr(job_main, "ExecutorPool", go_on)
+    with pytest.raises(Started):
+        Job(storage, settings).run()
+    assert read_lanes(storage) == 8
+    settle_lanes(storage, 2)
+    assert read_lanes(storage) == 8
