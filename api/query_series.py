@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from api.exposition import family, label_names, labelled
 from api.histograms import Histograms
-from operators.queries import Selection
-from operators.windows import SessionWindow
 from session.query_record import QueryRecord
 
 OTHER = "other"
@@ -135,7 +133,7 @@ class QuerySeries:
             self._row_of_slot = np.pad(self._row_of_slot, (0, slot + 1))
             self._is_session = np.pad(self._is_session, (0, slot + 1))
         query = record.query
-        self._is_session[slot] = not isinstance(query, Selection) and isinstance(query.window, SessionWindow)
+        self._is_session[slot] = query.has_sessions
         if self._free:
             row = self._free.pop()
             self._row_of_slot[slot] = row

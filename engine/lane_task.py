@@ -14,12 +14,9 @@ from engine.plan_log import PlanLog
 from engine.planning.batch_progress import digest_of, progress_of
 from engine.planning.offsets import Offset
 from engine.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
-from operators.joins.late_rows import JoinedRows
 from operators.lane import Lane
 from operators.report import is_due
-from operators.state.bucket_store import RESULTS, put_join_block, put_window_rows
 from operators.state.lane_state import Payload
-from operators.windowing.fired_rows import Fired
 from sources.core.storage import Storage
 
 
@@ -44,7 +41,7 @@ class LaneTasks:
         began = time.perf_counter()
         lane_number = batches[0].column(0)[0].as_py()
         lane = self._lanes.setdefault(lane_number, Lane(self._storage, self._join_row_limit))
-        controls, payloads, blocks = _sort_rows(batches)
+        controls, payloads, sent_blocks = _sort_rows(batches)
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = self._plan.at(start, end)
         progress = progress_of(controls, start, end)
@@ -53,18 +50,10 @@ class LaneTasks:
             end.fired, progress["waterlines"], progress.pop("earliest"), end.fire_to, end.firing_budget_us
         )
         state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
-        fired = lane.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
-        output = [(BLOCK, body) for body in blocks]
-        for operator, (queries, windows) in fired.items():
-            path = put_window_rows(self._storage, RESULTS, end.seq, windows.rows)
-            entry = _block_entry("aggregation", operator, queries[0].query.streams, windows, path)
-            output.append((BLOCK, orjson.dumps(entry).decode()))
+        blocks = lane.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
         links: dict[str, str] = {}
-        for operator, joined in lane.joined.items():
-            path, tuple_paths = put_join_block(self._storage, RESULTS, end.seq, joined.block, links)
-            streams = live.by_slot[joined.slots[0]].query.streams
-            entry = _block_entry("join", operator, streams, joined, path) | {"tuples": tuple_paths}
-            output.append((BLOCK, orjson.dumps(entry).decode()))
+        entries = (block.write(self._storage, end.seq, links) for block in blocks)
+        output = [(BLOCK, body) for body in (*sent_blocks, *(orjson.dumps(entry).decode() for entry in entries))]
         if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         outcome = {
@@ -110,19 +99,3 @@ def _sort_rows(rows: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], li
         [payload for entry, payload in buckets if entry["stream"] not in unread],
         [body for entry, body in blocks if entry["stream"] not in unread],
     )
-
-
-def _block_entry(
-    kind: str, operator: str, streams: tuple[str, ...], fired: Fired | JoinedRows, path: str
-) -> dict[str, Any]:
-    """Describe a block of fired windows for the batch record."""
-    return {
-        "path": path,
-        "kind": kind,
-        "operator": operator,
-        "stream": streams[0],
-        "slots": fired.slots,
-        "counts": fired.counts,
-        "windows": fired.windows,
-        "latest_event_us": fired.latest_us,
-    }

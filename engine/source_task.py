@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -20,13 +19,13 @@ from engine.wire import BLOCK, BUCKET, CONTROL, WireRow
 from operators import kernels
 from operators.live_queries import LiveQueries
 from operators.lookup.lookup_join import IndexedTables, LookupFailed
-from operators.predicates.query_set import count_per_slot
+from operators.operator import ChunkOutput
 from operators.report import Work, draw_sample, is_due
 from operators.state.bucket import Bucket
-from operators.state.bucket_store import DEAD_LETTERS, RESULTS, StoredTuples, put_block, put_bucket
+from operators.state.bucket_store import DEAD_LETTERS, StoredTuples, put_block, put_bucket
 from operators.state.held_buckets import HeldBuckets
 from operators.state.tuple_bucket import IndexedTuples
-from operators.stream_operators import Selected, StreamOperators, StreamOutput, selected_block
+from operators.stream_operators import StreamOperators
 from sources.connectors.connector import Chunk, Connector
 from sources.connectors.registry import open_connector
 from sources.core.record_log import RecordLog
@@ -192,11 +191,11 @@ class SourceTasks:
             share.failures.update(dict.fromkeys(operators.queries, message))
 
     def _results(
-        self, share: StreamShare, output: StreamOutput, held_buckets: HeldBuckets, seq: int, task: int
+        self, share: StreamShare, output: ChunkOutput, held_buckets: HeldBuckets, seq: int, task: int
     ) -> Iterator[WireRow]:
         share.failures.update(output.failures)
-        if output.selected is not None:
-            yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
+        for block in output.blocks:
+            yield self._block(block.write(self._storage, seq, {}), task)
         for group, bucket in output.buckets:
             yield from self._buckets(share, held_buckets.take(group, bucket), seq, task)
         if output.joined is not None:
@@ -235,22 +234,6 @@ class SourceTasks:
     def _block(self, entry: dict[str, Any], task: int) -> WireRow:
         body = orjson.dumps({"task": task, **entry}).decode()
         return WireRow(self._lanes[task % len(self._lanes)], BLOCK, body)
-
-
-def _selection_entry(storage: Storage, stream: str, seq: int, selected: Selected) -> dict[str, Any]:
-    """Write selected tuples as a block and describe it for the batch record."""
-    counts = count_per_slot(selected.query_sets)
-    slots = np.flatnonzero(counts)
-    table = selected_block(selected)
-    return {
-        "path": put_block(storage, RESULTS, seq, table),
-        "kind": "selection",
-        "operator": f"selection:{stream}",
-        "stream": stream,
-        "slots": slots.tolist(),
-        "counts": counts[slots].tolist(),
-        "latest_event_us": [selected.latest_us] * len(slots),
-    }
 
 
 class _Samples:

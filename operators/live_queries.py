@@ -19,7 +19,7 @@ from operators.expressions import Expression
 from operators.joins.key_splits import OperatorSplits
 from operators.lookup.lookups import Lookup, Refreshed
 from operators.predicates.query_set import Words, pack, words_for
-from operators.queries import Aggregation, Join, Query, Selection, query_from_json
+from operators.queries import Query, query_from_json
 from sources.core.schema import StreamDefinition
 
 UNGROUPED = 0
@@ -49,8 +49,8 @@ class LiveQuery:
     @property
     def where(self) -> Expression | None:
         """The predicate of a query over one stream."""
-        assert not isinstance(self.query, Join)
-        return self.query.where
+        (source,) = self.query.inputs
+        return source.where
 
     def after(self, stream: str) -> int:
         """Return the time after which this query sees tuples of ``stream``."""
@@ -84,36 +84,23 @@ class LiveQuery:
 
 
 @dataclass
-class _Readers:
-    """The queries over one input, by slot; aggregations by their operators, too."""
-
-    selections: list[LiveQuery] = field(default_factory=list)
-    aggregations: dict[str, list[LiveQuery]] = field(default_factory=dict)
-    joins: list[LiveQuery] = field(default_factory=list)
-
-
-@dataclass
 class _Index:
     """The queries of an epoch by what they read, so that no input has to go through all of them to find its own.
 
-    ``inputs`` has, for each stream, the lookups of its inputs.
+    ``inputs`` has, for each stream, the lookups of its inputs; ``readers`` the queries over an input, by kind and slot.
     """
 
     words: int
     inputs: dict[str, dict[str, tuple[Lookup, ...]]] = field(default_factory=dict)
-    readers: dict[str, _Readers] = field(default_factory=dict)
+    readers: dict[str, dict[str, list[LiveQuery]]] = field(default_factory=dict)
 
     def add(self, live: LiveQuery) -> None:
         """Add a query; they must come by slot."""
-        for source in live.query.inputs if isinstance(live.query, Join) else (live.query,):
+        for source in live.query.inputs:
             self.inputs.setdefault(source.stream, {})[source.input] = source.lookups
-            readers = self.readers.setdefault(source.input, _Readers())
-            if isinstance(live.query, Selection):
-                readers.selections.append(live)
-            elif isinstance(live.query, Aggregation):
-                readers.aggregations.setdefault(live.operator, []).append(live)
-            elif not readers.joins or readers.joins[-1] is not live:  # a stream may be joined with itself
-                readers.joins.append(live)
+            readers = self.readers.setdefault(source.input, {}).setdefault(live.query.kind, [])
+            if not readers or readers[-1] is not live:  # a stream may be joined with itself
+                readers.append(live)
 
 
 class LiveQueries:
@@ -201,31 +188,24 @@ class LiveQueries:
         """Return the lookups of each input of ``stream`` that queries have, by the id of the input."""
         return dict(sorted(self._index.inputs.get(stream, {}).items()))
 
-    def selections(self, input_id: str) -> list[LiveQuery]:
-        """Return the selections over an input, by slot."""
-        return list(self._readers(input_id).selections)
+    def over(self, input_id: str, kind: str) -> list[LiveQuery]:
+        """Return the queries of a kind that read an input, by slot."""
+        return list(self._index.readers.get(input_id, {}).get(kind, ()))
 
-    def aggregations(self, input_id: str | None = None) -> dict[str, list[LiveQuery]]:
-        """Return the aggregations over an input, or over all if None, by operator, each by slot."""
-        if input_id is not None:
-            return dict(self._readers(input_id).aggregations)
+    def kinds_over(self, input_id: str) -> set[str]:
+        """Return the kinds of the queries that read an input."""
+        return set(self._index.readers.get(input_id, {}))
+
+    def of_kind(self, kind: str) -> list[LiveQuery]:
+        """Return all queries of a kind, by slot."""
+        return [live for _, live in sorted(self.by_slot.items()) if live.query.kind == kind]
+
+    def by_operator(self, kind: str, input_id: str | None = None) -> dict[str, list[LiveQuery]]:
+        """Return the queries of a kind over an input, or over all if None, by operator, each by slot."""
         operators: dict[str, list[LiveQuery]] = {}
-        for _, live in sorted(self.by_slot.items()):
-            if isinstance(live.query, Aggregation):
-                operators.setdefault(live.operator, []).append(live)
+        for live in self.of_kind(kind) if input_id is None else self.over(input_id, kind):
+            operators.setdefault(live.operator, []).append(live)
         return operators
-
-    def joins_over(self, input_id: str) -> list[LiveQuery]:
-        """Return the joins that read an input, by slot."""
-        return list(self._readers(input_id).joins)
-
-    def _readers(self, input_id: str) -> _Readers:
-        return self._index.readers.get(input_id, _Readers())
-
-    @property
-    def joins(self) -> list[LiveQuery]:
-        """The joins, by slot."""
-        return [live for _, live in sorted(self.by_slot.items()) if isinstance(live.query, Join)]
 
     def changelog_set_since(self, epoch: int) -> Words:
         """Return the changelog-set between ``epoch`` and now, shape (1, words): thesis eq. 4.1 and 4.2.

@@ -1,13 +1,18 @@
 """Queries as the operators see them: frozen, validated, free of SQL.
 
 The SQL front end makes them; changelogs carry them as JSON. Times are integers, microseconds since 1970 (UTC).
+
+Whatever its kind, a query says what it reads (``inputs``), its ``window`` if it has one, what it groups by and
+aggregates (``keys``, ``measures``, ``having``), how its rows come (``emit``) and what they are (``outputs``). What a
+kind does with that is in the folder of the kind; :func:`operators.kinds.kind_of` finds it. An input has a ``stream``, a
+``where`` and, in a join, an ``alias``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from operators import expressions
 from operators.evaluation import is_null_for_nulls
@@ -16,6 +21,9 @@ from operators.lookup.lookups import Lookup, input_id
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
 from sources.core.errors import NotAllowed
 from sources.core.schema import BIGINT, DOUBLE, ColumnType
+
+SELECTION, AGGREGATION, SESSIONS, JOIN = "selection", "aggregation", "sessions", "join"
+"""The kinds of operators, see :mod:`operators.kinds`."""
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -129,6 +137,26 @@ class Selection:
     lookups: tuple[Lookup, ...] = ()
     apart: str = ""
 
+    kind: ClassVar[str] = SELECTION
+    alias: ClassVar[str] = ""
+    window: ClassVar[None] = None
+    has_sessions: ClassVar[bool] = False
+    is_grouped: ClassVar[bool] = False
+    keeps_extremes: ClassVar[bool] = False
+    keys: ClassVar[tuple[Expression, ...]] = ()
+    measures: ClassVar[tuple[Measure, ...]] = ()
+    having: ClassVar[None] = None
+    emit: ClassVar[Emit] = EMIT_AFTER_WATERMARK
+
+    @property
+    def inputs(self) -> tuple[Selection]:
+        """What it reads: itself says of which stream, and which tuples."""
+        return (self,)
+
+    def set_apart(self, name: str) -> Selection:
+        """Return a query that shares nothing with queries that are not set apart under the same name."""
+        return replace(self, apart=name)
+
     @property
     def streams(self) -> tuple[str, ...]:
         """The ids of all input streams."""
@@ -171,6 +199,28 @@ class Aggregation:
     lookups: tuple[Lookup, ...] = ()
     apart: str = ""
 
+    alias: ClassVar[str] = ""
+    is_grouped: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> str:
+        """The kind of its operator."""
+        return SESSIONS if self.has_sessions else AGGREGATION
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether its windows are sessions."""
+        return isinstance(self.window, SessionWindow)
+
+    @property
+    def inputs(self) -> tuple[Aggregation]:
+        """What it reads: itself says of which stream, and which tuples."""
+        return (self,)
+
+    def set_apart(self, name: str) -> Aggregation:
+        """Return a query that shares nothing with queries that are not set apart under the same name."""
+        return replace(self, apart=name)
+
     @property
     def streams(self) -> tuple[str, ...]:
         """The ids of all input streams."""
@@ -185,7 +235,7 @@ class Aggregation:
     def keeps_extremes(self) -> bool:
         """Whether slices keep a minimum or a maximum for it; not where it counts distinct values besides."""
         functions = {measure.function for measure in self.measures}
-        has_slices = isinstance(self.window, Window) and "count_distinct" not in functions
+        has_slices = self.kind == AGGREGATION and "count_distinct" not in functions
         return has_slices and not functions.isdisjoint(("min", "max"))
 
     def to_json(self) -> dict[str, Any]:
@@ -301,6 +351,39 @@ class Join:
     where: Expression | None = None
     is_reordered: bool = True
 
+    kind: ClassVar[str] = JOIN
+    emit: ClassVar[Emit] = EMIT_AFTER_WATERMARK
+    keeps_extremes: ClassVar[bool] = False
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether its rows are those of groups."""
+        return self.grouping is not None
+
+    @property
+    def keys(self) -> tuple[Expression, ...]:
+        """What its rows are grouped by, empty for none."""
+        return () if self.grouping is None else self.grouping.keys
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures of its groups."""
+        return () if self.grouping is None else self.grouping.measures
+
+    @property
+    def having(self) -> Expression | None:
+        """The condition on its groups, None for none."""
+        return None if self.grouping is None else self.grouping.having
+
+    def set_apart(self, name: str) -> Join:
+        """Return a query that shares nothing with queries that are not set apart under the same name."""
+        return replace(self, inputs=tuple(replace(source, apart=name) for source in self.inputs))
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether its windows are sessions."""
+        return isinstance(self.window, SessionWindow)
+
     @property
     def streams(self) -> tuple[str, ...]:
         """The ids of all input streams, each once."""
@@ -339,7 +422,7 @@ class Join:
         That takes expressions over one input each, which are NULL where an outer input has no tuple for the row. A
         session is of several inputs together, so nothing of it can be counted input by input.
         """
-        if self.where is not None or self.ons or isinstance(self.window, SessionWindow):
+        if self.where is not None or self.ons or self.has_sessions:
             return False
         if self.grouping is None:
             return True
@@ -368,19 +451,12 @@ Query = Selection | Aggregation | Join
 
 def lookups_by_input(query: Query) -> list[tuple[Lookup, ...]]:
     """Return the lookups of each input of a query."""
-    return [join_input.lookups for join_input in query.inputs] if isinstance(query, Join) else [query.lookups]
+    return [source.lookups for source in query.inputs]
 
 
 def lookups_of(query: Query) -> tuple[Lookup, ...]:
     """Return all lookups of a query."""
     return tuple(lookup for lookups in lookups_by_input(query) for lookup in lookups)
-
-
-def set_apart(query: Query, name: str) -> Query:
-    """Return a query that shares nothing with queries that are not set apart under the same name."""
-    if isinstance(query, Join):
-        return replace(query, inputs=tuple(replace(join_input, apart=name) for join_input in query.inputs))
-    return replace(query, apart=name)
 
 
 def query_from_json(value: dict[str, Any]) -> Query:

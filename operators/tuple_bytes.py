@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from operators.expressions import Call, Expression
 from operators.functions.text_size import constant_bytes
 from operators.predicates.analysis import analyse
-from operators.queries import Aggregation, Join, Measure, Query
+from operators.queries import Aggregation, Measure
 from operators.state.components import components_of
 
 _NUMBER_BYTES = 8
@@ -35,25 +35,12 @@ def bytes_a_tuple(keys: Iterable[Expression], measures: Iterable[Measure], resid
     return values + texts + numbers + _NUMBER_BYTES * len(keys) + _CONDITION_BYTES * len(residuals)
 
 
-def query_bytes(query: Query) -> int:
-    """Return how many bytes a query takes for a tuple; for a join those of all inputs and of a row of it.
-
-    Each COUNT(DISTINCT …) has the keys of the query once more.
-    """
-    if isinstance(query, Aggregation):
-        taken = bytes_a_tuple(query.keys, query.measures, analyse(query.where).residuals.values())
-        return taken + _again(query.keys, query.measures)
-    if not isinstance(query, Join):
-        return bytes_a_tuple((), (), analyse(query.where).residuals.values())
-    keys = [key for join_input in query.inputs for key in join_input.keys if key is not None]
-    wheres = [join_input.where for join_input in query.inputs] + [query.where, *query.ons.values()]
-    residuals = [condition for where in wheres for condition in analyse(where).residuals.values()]
-    grouping = query.grouping
-    if grouping is None:
-        return bytes_a_tuple(keys, (), residuals)
-    taken = bytes_a_tuple([*keys, *grouping.keys], grouping.measures, residuals)
-    return taken + _again(grouping.keys, grouping.measures)
+def aggregation_bytes(query: Aggregation) -> int:
+    """Return how many bytes an aggregation takes for a tuple."""
+    taken = bytes_a_tuple(query.keys, query.measures, analyse(query.where).residuals.values())
+    return taken + bytes_again(query.keys, query.measures)
 
 
-def _again(keys: Sequence[Expression], measures: Iterable[Measure]) -> int:
+def bytes_again(keys: Sequence[Expression], measures: Iterable[Measure]) -> int:
+    """Return what each COUNT(DISTINCT …) takes besides: it has the keys of its query once more."""
     return _NUMBER_BYTES * len(keys) * sum(measure.function == COUNT_DISTINCT for measure in measures)

@@ -26,6 +26,30 @@ class Window:
                 f" got size {self.size_us} and slide {self.slide_us} microseconds."
             )
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """What sorts windows: shortest first, sessions last."""
+        return (0, self.size_us, self.slide_us, self.offset_us)
+
+    @property
+    def ends_per_second(self) -> float:
+        """How many of them end in a second of event time."""
+        return 1e6 / self.slide_us
+
+    @property
+    def longest_us(self) -> int:
+        """How long they are at most (µs); 0 for sessions, which may be of any length."""
+        return self.size_us
+
+    def described(self) -> dict[str, Any]:
+        """Return the window in seconds, as people read it."""
+        return {
+            "kind": "tumbling" if self.slide_us == self.size_us else "hopping",
+            "size_seconds": self.size_us / 1e6,
+            "slide_seconds": self.slide_us / 1e6,
+            "offset_seconds": self.offset_us / 1e6,
+        }
+
     def to_json(self) -> list[int]:
         """Return ``[size, slide, offset]``."""
         return [self.size_us, self.slide_us, self.offset_us]
@@ -45,9 +69,33 @@ class SessionWindow:
         if self.gap_us <= 0:
             raise NotAllowed(f"A session's gap must be above zero; got {self.gap_us} microseconds.")
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """What sorts windows: after all that are not sessions, the shortest gap first."""
+        return (1, self.gap_us)
+
+    @property
+    def ends_per_second(self) -> float:
+        """How many end in a second of event time is not known: none is counted."""
+        return 0.0
+
+    @property
+    def longest_us(self) -> int:
+        """A session may be of any length: nothing is known of it."""
+        return 0
+
+    def described(self) -> dict[str, Any]:
+        """Return the window in seconds, as people read it."""
+        return {"kind": "session", "gap_seconds": self.gap_us / 1e6}
+
     def to_json(self) -> dict[str, int]:
         """Return ``{"gap": gap}``; the JSON of a :class:`Window` is a list."""
         return {"gap": self.gap_us}
+
+
+def sliding(window: Window | SessionWindow | None) -> Window | None:
+    """Return a window that slides; None for sessions, and for none."""
+    return window if isinstance(window, Window) else None
 
 
 def window_from_json(value: list[int] | dict[str, int]) -> Window | SessionWindow:

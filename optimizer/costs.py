@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from operators.expressions import Expression
-from operators.queries import Join, Query
+from operators.kinds import operator_of, source_operators
+from operators.queries import Query
 from operators.report import index_of
-from optimizer.optimizer import operator_of
-from optimizer.plan import Operator, Plan, source_operators
+from optimizer.plan import Operator, Plan
 from optimizer.statistics import Statistics
 
 NEW_OPERATOR_SECONDS_A_TUPLE = 100e-9
@@ -130,9 +130,7 @@ class Costs:
 
 def _predicates(query: Query, streams: Mapping[str, str]) -> list[tuple[str, str, Expression | None]]:
     """Return for each input the name that people see, what tells it from others, and what the query asks of it."""
-    if isinstance(query, Join):
-        return [(join_input.alias, join_input.input, join_input.where) for join_input in query.inputs]
-    return [(streams[query.streams[0]], query.input, query.where)]
+    return [(source.alias or streams[source.stream], source.input, source.where) for source in query.inputs]
 
 
 def rounded(number: float) -> float:

@@ -15,10 +15,9 @@ from typing import Any
 from operators.joins.cost import JoinCost, join_graph
 from operators.joins.order import block_size, is_counted, join_order, written_order
 from operators.joins.parts import attributes_of
+from operators.kinds import operator_of
 from operators.queries import Join, Query
-from operators.windows import SessionWindow
 from optimizer.costs import rounded
-from optimizer.optimizer import operator_of
 from optimizer.plan import Plan
 from optimizer.statistics import Statistics
 from optimizer.sub_joins import SubJoin, sub_join
@@ -58,7 +57,7 @@ class Sharing:
         self._others = Counter[SubJoin]()
         inputs = {join_input.input for join_input in join.inputs}
         for operator in plan.operators.values():
-            if operator.join is None or _is_sessions(operator.join) != _is_sessions(join):
+            if operator.join is None or operator.join.has_sessions != join.has_sessions:
                 continue
             if inputs & set(operator.inputs):
                 other_queries = len(operator.queries) - (query_id in operator.queries)
@@ -129,9 +128,9 @@ def estimate_input(statistics: Statistics, join: Join, number: int) -> InputEsti
     join_input = join.inputs[number]
     rate = statistics.tuples_per_second(join_input.stream)
     selectivity = statistics.selectivity(join_input.input, join_input.where)
-    if isinstance(join.window, SessionWindow) or not rate or selectivity is None:
+    if not join.window.longest_us or not rate or selectivity is None:
         return None
-    tuples = rate * selectivity.share * join.window.size_us / _US
+    tuples = rate * selectivity.share * join.window.longest_us / _US
     distinct = {}
     for attribute, key in enumerate(join_input.keys):
         if key is not None:
@@ -199,13 +198,9 @@ def _why(join: Join, inputs: Sequence[InputEstimate], order: Sequence[int], unkn
         why += " of all." if blocks >= len(graph) else f", found in blocks of {blocks} inputs."
     if join.is_reordered:
         why += " Lanes decide for each window, from its own rows, and each query pays for itself there (MinShared)."
-    if isinstance(join.window, SessionWindow):
+    if join.has_sessions:
         return f"{why} Costs are not known: it is not known beforehand how long sessions are."
     if unknown:
         names = " and ".join(_aliases(join, unknown))
         return f"{why} Costs are not known: too few tuples of {names} have come lately, or no query reads their keys."
     return why
-
-
-def _is_sessions(join: Join) -> bool:
-    return isinstance(join.window, SessionWindow)

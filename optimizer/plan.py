@@ -9,17 +9,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from operators.aggregation.shared_aggregation import distinct_operator
 from operators.expressions import columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
-from operators.joins.parts import operators_of
+from operators.kinds import kind_of, operator_of, source_operators
 from operators.live_queries import UNGROUPED
-from operators.predicates.analysis import analyse
-from operators.predicates.space_key import SpaceKey
-from operators.queries import Aggregation, Join, Query, Selection, lookups_of
-from operators.state.components import COUNT_DISTINCT
+from operators.operator import OperatorKind
+from operators.queries import Join, Query, lookups_of
 from operators.windows import SessionWindow, Window
-from optimizer.optimizer import operator_of
 from optimizer.sub_joins import SubJoin, sub_joins
 from sources.core.errors import BraidError
 
@@ -39,7 +35,7 @@ class Operator:
     """
 
     id: str
-    kind: str
+    kind: OperatorKind
     streams: tuple[str, ...]
     partitioning: tuple[str, ...]
     tables: tuple[str, ...] = ()
@@ -58,7 +54,7 @@ class Operator:
     @property
     def windows(self) -> tuple[Window | SessionWindow, ...]:
         """The different windows of its queries, shortest first, sessions last; none for selections."""
-        return tuple(sorted(self.used, key=_window_order))
+        return tuple(sorted(self.used, key=lambda window: window.order))
 
     @property
     def groups(self) -> Counter[int]:
@@ -69,14 +65,14 @@ class Operator:
         """Let a query run in it, in no group yet."""
         self.queries[query_id] = UNGROUPED
         self.sources.update(source_operators(query))
-        if not isinstance(query, Selection):
+        if query.window is not None:
             self.used[query.window] += 1
 
     def remove(self, query_id: str, query: Query) -> None:
         """Take a query of it out."""
         del self.queries[query_id]
         self.sources -= Counter(source_operators(query))
-        if not isinstance(query, Selection):
+        if query.window is not None:
             self.used[query.window] -= 1
             if not self.used[query.window]:
                 del self.used[query.window]
@@ -89,14 +85,14 @@ class Operator:
         """Return the node without the ids of its queries."""
         return {
             "id": self.id,
-            "kind": self.kind,
+            "kind": self.kind.shown_as,
             "streams": [streams.get(stream, stream) for stream in self.streams],
             "tables": list(self.tables),
             "partitioned_by": list(self.partitioning),
             "queries": len(self.queries),
             "groups": {str(group): count for group, count in sorted(self.groups.items())},
             **self._split_json(streams),
-            "windows": [window_json(w) for w in self.windows],
+            "windows": [window.described() for window in self.windows],
         }
 
     def _split_json(self, streams: Mapping[str, str]) -> dict[str, Any]:
@@ -236,17 +232,16 @@ class Plan:
         operator = self.operators.get(operator_id, _empty(operator_id, query))
         names = [streams[stream] for stream in query.streams]
         sink = query_id or "query"
-        window = None if isinstance(query, Selection) else window_json(query.window)
         return {
-            "kind": operator.kind,
+            "kind": operator.kind.shown_as,
             "operator": operator_id,
             "streams": names,
             "tables": list(operator.tables),
             "partitioned_by": list(operator.partitioning),
-            "window": window,
-            "emit": query.emit.form if isinstance(query, Aggregation) else None,
+            "window": None if query.window is None else query.window.described(),
+            "emit": query.emit.form if operator.kind.has_emit else None,
             "predicate_columns": predicate_columns(query),
-            "evaluation": evaluation(query),
+            "evaluation": operator.kind.evaluation(query),
             "shares_with": {"count": other_count, "ids": other_ids},
             "group": self._group_json(operator, query_id),
             "plan_version": self.version,
@@ -270,71 +265,13 @@ class Plan:
         }
 
 
-def source_operators(query: Query) -> tuple[str, ...]:
-    """Return the names of the operators that a query has in source tasks."""
-    if isinstance(query, Join):
-        return operators_of(query)
-    name = operator_of(query)
-    if not isinstance(query, Aggregation):
-        return (name,)
-    distinct_arguments = (str(measure.argument) for measure in query.measures if measure.function == COUNT_DISTINCT)
-    return (name, *(distinct_operator(name, text) for text in dict.fromkeys(distinct_arguments)))
-
-
 def predicate_columns(query: Query) -> list[str]:
-    """Return the columns that the query's predicates read, sorted."""
-    if isinstance(query, Join):
-        inputs = [(join_input.alias, join_input.where) for join_input in query.inputs if join_input.where is not None]
-        return sorted({f"{alias}.{name}" for alias, where in inputs for name in columns_of(where)})
-    return [] if query.where is None else sorted(set(columns_of(query.where)))
-
-
-def evaluation(query: Query) -> dict[str, str]:
-    """Return in which form tuples are brought to the query, and why: how many things its predicate tests decides it.
-
-    Conjuncts over one column are tested together; any other conjunct is evaluated by itself.
-    """
-    if isinstance(query, Join) and isinstance(query.window, SessionWindow):
-        return {"form": "rows", "why": "sessions are of all inputs together: rows are formed when a session is over"}
-    if isinstance(query, Join) and not query.is_factorised:
-        why = "a condition, a key or an aggregate is across inputs: rows are formed and tested when a window is over"
-        return {"form": "rows", "why": why}
-    if isinstance(query, Join):
-        formed = (
-            "rows are" if query.grouping is None else "groups are computed from what is counted by key, and no row is"
-        )
-        return {"form": "factorised", "why": f"tuples are counted by key, input by input; {formed} formed when read"}
-    predicate = analyse(query.where)
-    names = ", ".join(predicate.dimensions)
-    if isinstance(query, Selection):
-        return {"form": "query-sets", "why": f"selected tuples are kept one by one; tested: {names or 'nothing'}"}
-    if isinstance(query.window, SessionWindow):
-        return {"form": "fragments", "why": "tuples within the shortest gap of the operator's queries stay together"}
-    space = SpaceKey.of(query, predicate)
-    if space.has_sets:
-        tested = f"{names} are tested" if len(predicate.dimensions) > 1 else f"{names} is tested for many values"
-        why = f"{tested}: tuples with the same query-set are added up once, or each query alone where such"
-        return {"form": "query-set groups", "why": f"{why} groups have about one tuple"}
-    why = f"only {names} is tested: each tuple is added to one cell of its values" if names else "nothing is tested"
-    return {"form": "cells" if names else "one cell", "why": why}
-
-
-def _window_order(window: Window | SessionWindow) -> tuple[int, ...]:
-    if isinstance(window, SessionWindow):
-        return (1, window.gap_us)
-    return (0, window.size_us, window.slide_us, window.offset_us)
-
-
-def window_json(window: Window | SessionWindow) -> dict[str, Any]:
-    """Return a window in seconds, as people read it."""
-    if isinstance(window, SessionWindow):
-        return {"kind": "session", "gap_seconds": window.gap_us / 1e6}
-    return {
-        "kind": "tumbling" if window.slide_us == window.size_us else "hopping",
-        "size_seconds": window.size_us / 1e6,
-        "slide_seconds": window.slide_us / 1e6,
-        "offset_seconds": window.offset_us / 1e6,
-    }
+    """Return the columns that the query's predicates read, sorted; of a join each with the alias of its input."""
+    columns = set()
+    for source in query.inputs:
+        prefix = f"{source.alias}." if source.alias else ""
+        columns |= {f"{prefix}{name}" for name in ([] if source.where is None else columns_of(source.where))}
+    return sorted(columns)
 
 
 def _table_node(table: str) -> dict[str, Any]:
@@ -345,27 +282,14 @@ def _table_node(table: str) -> dict[str, Any]:
 def _empty(operator: str, query: Query) -> Operator:
     table_names = (f"{lookup.name.partition('#')[0]}@{lookup.version}" for lookup in lookups_of(query))
     tables = tuple(dict.fromkeys(table_names))
-    if isinstance(query, Selection):
-        return Operator(operator, "selection", query.streams, (), tables, (query.input,))
-    if isinstance(query, Join):
-        keys = (
-            f"{join_input.alias}.{key}" for join_input in query.inputs for key in join_input.keys if key is not None
-        )
-        inputs = tuple(dict.fromkeys(join_input.input for join_input in query.inputs))
-        return Operator(operator, "join", query.streams, tuple(keys), tables, inputs, join=query)
-    keys = (str(key) for key in query.keys)
-    return Operator(operator, "aggregation", query.streams, tuple(keys), tables, (query.input,))
+    inputs = tuple(dict.fromkeys(source.input for source in query.inputs))
+    kind = kind_of(query)
+    join = query if isinstance(query, Join) else None
+    return Operator(operator, kind, query.streams, kind.partitioned_by(query), tables, inputs, join=join)
 
 
-def _why(operator: Operator, stream: str, other_count: int) -> str:
+def _why(operator: Operator, streams: str, other_count: int) -> str:
     shared = (
         "no other query yet" if not other_count else f"{other_count} other quer{'y' if other_count == 1 else 'ies'}"
     )
-    if operator.kind == "join":
-        rule = f"all joins of {stream} by the same attributes share one operator, whatever their windows and predicates"
-    elif operator.kind == "selection":
-        rule = f"all selections over {stream} share one operator"
-    else:
-        by = ", ".join(operator.partitioning) or "nothing (one group)"
-        rule = f"all aggregations over {stream} partitioned by {by} share one operator, whatever their windows"
-    return f"Shared with {shared}: {rule}."
+    return f"Shared with {shared}: {operator.kind.rule(streams, ', '.join(operator.partitioning))}."

@@ -13,11 +13,9 @@ from itertools import count
 
 import numpy as np
 
+from operators.kinds import source_operators
 from operators.live_queries import UNGROUPED
-from operators.queries import Selection
-from operators.windows import SessionWindow
 from optimizer.grouping import Numbers, group_queries, place_queries
-from optimizer.plan import source_operators
 from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, us_a_tuple
 from optimizer.statistics import Spent, Statistics
 from optimizer.workloads import OperatorSamples, Workloads
@@ -211,7 +209,7 @@ class _Operator:
 def _can_group(members: Sequence[Member]) -> bool:
     """Whether groups matter: selections have query-sets of all queries, sessions are cut by each query's own gap."""
     query = members[0].query
-    return not isinstance(query, Selection) and not isinstance(query.window, SessionWindow)
+    return query.window is not None and not query.has_sessions
 
 
 def _groups_of(members: Sequence[Member]) -> Numbers:

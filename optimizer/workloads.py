@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from operators.expressions import Expression, columns_of
+from operators.kinds import source_operators
 from operators.live_queries import UNGROUPED
 from operators.predicates.index import PredicateIndex
-from operators.queries import Join, Query, Selection
-from operators.windows import Window
+from operators.queries import Query
 from optimizer.grouping import Sampled, Workload, edges_of
-from optimizer.plan import source_operators
 from optimizer.plan_changes import Member
 from optimizer.statistics import Statistics
 
@@ -110,14 +109,12 @@ class OperatorSamples:
 
 def _windows_a_second(members: Sequence[Member]) -> float:
     """Return how many windows end a second of the stream, those of equal queries counted once."""
-    windows = {member.query.window for member in members if not isinstance(member.query, Selection)}
-    return sum(1e6 / window.slide_us for window in windows if isinstance(window, Window))
+    windows = {member.query.window for member in members}
+    return sum(window.ends_per_second for window in windows if window is not None)
 
 
 def _inputs(query: Query) -> list[_Input]:
-    if isinstance(query, Join):
-        return [_Input(join_input.input, join_input.stream, join_input.where) for join_input in query.inputs]
-    return [_Input(query.input, query.stream, query.where)]
+    return [_Input(source.input, source.stream, source.where) for source in query.inputs]
 
 
 def _tests_several(where: Expression | None) -> bool:

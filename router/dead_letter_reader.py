@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from operators.block_files import read_table
 from router.cursor import Position, encode_cursor
-from router.materialize import read_table
 from router.page import Page, widened
 from router.result_reader import BatchIndex
 from sources.core.errors import CorruptData, MalformedRequest

@@ -24,11 +24,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.job_files import BATCHES
+from operators.block_files import BlockPart
 from operators.functions.text_size import constant_bytes
-from operators.queries import Query, Selection
+from operators.queries import Query
+from operators.result_rows import empty_rows
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
-from router.materialize import BlockPart, DeployedQuery, Materializer, empty_rows
+from router.materialize import DeployedQuery, Materializer
 from router.page import Page, widened
 from sources.core.errors import CorruptData, Gone, MalformedRequest, TooLarge
 from sources.core.least_recently_used import LeastRecentlyUsed
@@ -389,7 +391,7 @@ class _Span:
 
 def _spans(query: Query, parts: Sequence[BlockPart]) -> list[_Span]:
     """Return what can be read whatever becomes of the rest: block by block where rows are in the order of blocks."""
-    if not isinstance(query, Selection):
+    if query.window is not None:
         return [_Span(parts, 0, sum(part.count for part in parts))]
     ends = itertools.accumulate(part.count for part in parts)
     return [_Span((part,), end - part.count, part.count) for part, end in zip(parts, ends, strict=True)]

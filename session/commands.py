@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from operators.lookup.lookups import Lookup, rows_at_first
-from operators.queries import Join, Query, set_apart
+from operators.queries import Join, Query
 from session import planning
 from session.admission import NOBODY, Owner, Reservations
 from session.archive import Archive
@@ -336,7 +336,7 @@ class Commands(Reads):
         """Return a query with the settings ``join_orders`` and ``query_sharing`` applied."""
         if isinstance(query, Join) and self._settings.join_orders == OFF:
             query = replace(query, is_reordered=False)
-        return set_apart(query, uuid.uuid4().hex) if self._settings.query_sharing == OFF else query
+        return query.set_apart(uuid.uuid4().hex) if self._settings.query_sharing == OFF else query
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 
-from operators.queries import Selection
 from session.query_record import QueryRecord
 
 Streams = tuple[str, ...]
@@ -24,7 +23,7 @@ def threshold(record: QueryRecord, stream: str) -> int | None:
     active_to = record.active_to[stream]
     if active_to is None or active_to == record.active_from[stream]:
         return None
-    return active_to + 1 if isinstance(record.query, Selection) else active_to
+    return active_to + 1 if record.query.window is None else active_to
 
 
 class Draining:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from operators.kinds import operator_of
 from operators.queries import Query, lookups_of
-from optimizer.optimizer import operator_of
 from router.sinks.connectors import SinkDefinition, read_sink
 from session import planning
 from session.catalog import Catalog

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from operators.queries import OP, PTIME, VER, Aggregation, Query, Selection
+from operators.queries import OP, PTIME, VER, Query
 from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
 from optimizer.join_costs import explain_join_order
 from optimizer.statistics import Statistics
@@ -394,9 +394,9 @@ def unknown_query(query_id: str) -> UnknownObject:
 def result_columns(query: Query) -> list[dict[str, str]]:
     """Return the columns of a query's result with their types."""
     columns = [{"name": o.name, "type": str(o.expression.type)} for o in query.outputs]
-    if not isinstance(query, Selection):
+    if query.window is not None:
         columns.append({"name": "_partial", "type": "BOOLEAN"})
-        if isinstance(query, Aggregation) and query.emit.stream:
+        if query.emit.stream:
             columns += [{"name": OP, "type": "VARCHAR"}, {"name": PTIME, "type": "TIMESTAMP"}]
             columns.append({"name": VER, "type": "BIGINT"})
     return columns

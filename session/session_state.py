@@ -26,7 +26,6 @@ from typing import Any
 from engine.job_files import PlannedBatch
 from operators.joins.key_splits import KeySplit
 from operators.queries import lookups_of
-from operators.windows import Window
 from optimizer.plan import Plan
 from session.active import Active, SlotChange
 from session.catalog import Catalog, StreamState, TableState
@@ -365,7 +364,7 @@ class SessionState:
         splits, operator_plan = self.active.splits.get(operator), self.plan.operators.get(operator)
         if splits is None or operator_plan is None:
             return operator_plan is not None
-        longest_us = max((window.size_us for window in operator_plan.windows if isinstance(window, Window)), default=0)
+        longest_us = max((window.longest_us for window in operator_plan.windows), default=0)
         fired = [self._fired(stream) for stream in operator_plan.streams]
         return all(reached is not None and reached >= splits[-1].since + longest_us for reached in fired)
 

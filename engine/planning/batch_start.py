@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.queries import Aggregation, Query, Selection
-from operators.windows import Window
+from operators.queries import Query
+from operators.windows import Window, sliding
 
 Numbers = npt.NDArray[np.int64]
 
@@ -49,9 +49,8 @@ class WindowEnds:
 
     def add(self, query_id: str, query: Query) -> None:
         """Take note of a new query."""
-        window = None if isinstance(query, Selection) else query.window
-        is_final = not isinstance(query, Aggregation) or (query.emit.delay_us is None and query.emit.after_watermark)
-        self._queries[query_id] = query.streams, window if isinstance(window, Window) and is_final else None
+        is_final = query.emit.delay_us is None and query.emit.after_watermark
+        self._queries[query_id] = query.streams, sliding(query.window) if is_final else None
         self._combs = None
 
     def remove(self, query_id: str) -> None:

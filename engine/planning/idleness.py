@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from operators.live_queries import LiveQueries
-from operators.queries import Join
 from sources.core.schema import StreamDefinition
 
 
@@ -43,7 +42,7 @@ def followed(live: LiveQueries, idle: Collection[str]) -> dict[str, list[str]]:
     """Return, for each idle stream that joins wait for, the streams that these join it with and that are not idle."""
     active_streams: dict[str, set[str]] = {}
     if idle:
-        for streams in {query.query.streams for query in live.by_slot.values() if isinstance(query.query, Join)}:
+        for streams in {query.query.streams for query in live.by_slot.values() if len(query.query.streams) > 1}:
             active = set(streams).difference(idle)
             for stream in set(streams).intersection(idle) if active else ():
                 active_streams.setdefault(stream, set()).update(active)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from operators.aggregation.due import WindowedQueries
 from operators.aggregation.shared_aggregation import by_window, distinct_arguments, distinct_operator, sliding_window
 from operators.aggregation.space_queries import Predicates
 from operators.expressions import Expression
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.sessions.sessions import has_sessions
+from operators.predicates.cells import LineCells
+from operators.predicates.space_key import SpaceKey
 from operators.windowing.early_rows import is_changelog, is_early
 from operators.windows import Window
 
@@ -27,11 +29,6 @@ class OperatorQueries:
     def stream(self) -> str:
         """The id of their stream."""
         return self.queries[0].query.streams[0]
-
-    @cached_property
-    def is_sessions(self) -> bool:
-        """Whether the operator is one of sessions."""
-        return has_sessions(self.queries)
 
     @cached_property
     def final(self) -> OperatorQueries:
@@ -79,9 +76,9 @@ class OperatorQueries:
         return longest
 
 
-def operators_of(live: LiveQueries, predicates: Predicates) -> dict[str, OperatorQueries]:
-    """Return the aggregation operators of all streams, by name."""
-    return {name: OperatorQueries(queries, predicates) for name, queries in live.aggregations().items()}
+def operators_of(live: LiveQueries, kind: str, predicates: Predicates) -> dict[str, OperatorQueries]:
+    """Return the operators of a kind of aggregations, of all streams, by name."""
+    return {name: OperatorQueries(queries, predicates) for name, queries in live.by_operator(kind).items()}
 
 
 def with_distinct(operators: Mapping[str, OperatorQueries]) -> dict[str, OperatorQueries]:
@@ -92,3 +89,15 @@ def with_distinct(operators: Mapping[str, OperatorQueries]) -> dict[str, Operato
         for argument, (_, counting) in operator.distinct.items()
     }
     return {**operators, **derived}
+
+
+def line_cells(operator: OperatorQueries, space: SpaceKey) -> LineCells | None:
+    """Return the cells that an operator's queries of a space need; None where its cells are query-sets."""
+    if space.has_sets:
+        return None
+    boundaries: set[Any] = set()
+    for live in operator.queries:
+        predicate = operator.predicates(live)
+        if SpaceKey.of(live.query, predicate) == space:
+            boundaries.update(boundary for truth in predicate.truths.values() for boundary in truth.boundaries)
+    return LineCells(tuple(sorted(boundaries)))

@@ -24,7 +24,7 @@ from operators.state.components import COUNT_DISTINCT, Encoded
 from operators.state.dense_totals import DenseTotals, Entries, FinerTotals
 from operators.state.entries import SlicedTuples, cell_by_cell, query_by_query, tuples_alone
 from operators.state.totals import argument_of
-from operators.windows import Window
+from operators.windows import Window, sliding
 
 
 def aggregation_of(live: LiveQuery) -> Aggregation:
@@ -41,8 +41,8 @@ def changelog_times(queries: Sequence[LiveQuery]) -> list[int]:
 
 def sliding_window(live: LiveQuery) -> Window:
     """Return the window of an aggregation that is not over sessions."""
-    window = aggregation_of(live).window
-    assert isinstance(window, Window)
+    window = sliding(live.query.window)
+    assert window is not None
     return window
 
 

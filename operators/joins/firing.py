@@ -18,19 +18,20 @@ import pyarrow as pa
 
 from operators.aggregation.due import Due
 from operators.aggregation.firing import window_contents
+from operators.aggregation.shared_aggregation import sliding_window
 from operators.aggregation.space_queries import Predicates
 from operators.arrays import Numbers
 from operators.joins.keys import InputKeys, number_keys
 from operators.joins.parts import Part, join_of, parts_of, splits_of
 from operators.joins.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.live_queries import LiveQueries
-from operators.queries import Join
+from operators.queries import JOIN, Join
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_NAME
 from operators.state.tuple_bucket import TupleBucket, between
 from operators.windowing.fired_rows import WindowContents
 from operators.windowing.slicing import due_windows, with_ends_in
-from operators.windows import SessionWindow, Window
+from operators.windows import Window
 
 # a query's window: the query's id, the window's start and end (µs)
 WindowId = tuple[str, int, int]
@@ -55,7 +56,7 @@ class JoinOperator:
     @property
     def is_sessions(self) -> bool:
         """Whether they are over sessions: all of them are, or none."""
-        return isinstance(join_of(self.joins[0][0].live).window, SessionWindow)
+        return join_of(self.joins[0][0].live).has_sessions
 
     @cached_property
     def is_outer(self) -> list[bool]:
@@ -67,8 +68,7 @@ class JoinOperator:
         """The joins by their window; not for sessions."""
         joins: dict[Window, list[tuple[Part, ...]]] = {}
         for parts in self.joins:
-            window = join_of(parts[0].live).window
-            assert isinstance(window, Window)
+            window = sliding_window(parts[0].live)
             joins.setdefault(window, []).append(parts)
         return joins
 
@@ -152,7 +152,7 @@ class JoinedWindow:
 def join_operators(live: LiveQueries) -> dict[str, JoinOperator]:
     """Return the operators of live joins, by name."""
     by_name: dict[tuple[str, str], list[tuple[Part, ...]]] = {}
-    for query in live.joins:
+    for query in live.of_kind(JOIN):
         for split, starts in splits_of(query, live.splits.get(query.operator, ())):
             name = split.name_of(query.operator)
             by_name.setdefault((name, query.operator), []).append(parts_of(query, split, starts))

@@ -19,9 +19,9 @@ from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Call, Column, Expression, columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit, KeySplits
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.queries import Aggregation, Join, JoinInput, Measure
+from operators.placement import Placement
+from operators.queries import JOIN, Aggregation, Join, JoinInput, Measure
 from operators.state.components import COUNT_DISTINCT
-from operators.windows import SessionWindow
 
 SALT = "join"
 """What the keys of joins are hashed with to find their lanes."""
@@ -31,26 +31,6 @@ def join_of(live: LiveQuery) -> Join:
     """Return the query of a live join."""
     assert isinstance(live.query, Join)
     return live.query
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Which lane the tuples of an input go to: that of ``salt`` and of the columns ``hashed`` of their key.
-
-    All go to all lanes where ``hashed`` is None. Those of keys with one of the hashes ``split`` do, too, unless the
-    input ``is_spread``: then each goes to one lane, by its values in the columns ``by``, or in all if these are none.
-    """
-
-    salt: str
-    hashed: tuple[int, ...] | None
-    split: frozenset[int] = frozenset()
-    is_spread: bool = False
-    by: tuple[str, ...] = ()
-
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether every lane gets all tuples."""
-        return self.hashed is None
 
 
 @dataclass(frozen=True)
@@ -107,7 +87,7 @@ def columns_to_spread_by(join: Join, number: int) -> tuple[str, ...] | None:
     which tuples have no partner. With GROUP BY they must be columns that are grouped by, for groups are not to span
     lanes; those that decide about the lane anyway are of no use. Rows that are counted, not formed, gain nothing.
     """
-    if join.is_factorised or isinstance(join.window, SessionWindow) or number >= len(join.inputs):
+    if join.is_factorised or join.has_sessions or number >= len(join.inputs):
         return None
     join_input, hashed = join.inputs[number], placements_of(join)[number].hashed
     if join_input.outer_of or not hashed:
@@ -162,7 +142,7 @@ def operators_of(join: Join) -> tuple[str, ...]:
         by = ",".join(keys)
         extras = ",".join(str(without_alias(extra, join_input.alias)) for extra in _extras(join, number))
         name = f"input:{join_input.input}:{by}" + (f" with {extras}" if extras else "")
-        if isinstance(join.window, SessionWindow):
+        if join.has_sessions:
             name += " sessions"
         if placement.is_everywhere:
             name += " everywhere"
@@ -268,7 +248,7 @@ def columns_for_rows(join: Join, number: int) -> set[str]:
 def parts_over(live: LiveQueries, input_name: str) -> dict[str, list[Part]]:
     """Return the parts of live joins at one input, by their operator."""
     by_operator: dict[str, list[Part]] = {}
-    for query in live.joins_over(input_name):
+    for query in live.over(input_name, JOIN):
         for split, starts in splits_of(query, live.splits.get(query.operator, ())):
             for part in parts_of(query, split, starts):
                 if part.input.input == input_name:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from operators.arrays import Places
 from operators.expressions import Expression
-from operators.joins.parts import Placement
+from operators.placement import Placement
 from operators.predicates.query_set import Bools
 from operators.state.key_groups import hash_keys, key_groups
 from operators.state.keys import encode_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from operators.predicates.analysis import Predicate
-from operators.queries import Aggregation, Query
+from operators.queries import Query
 
 MOST_BOUNDARIES = 64
 """A predicate with more boundaries is scattered: an IN of more than 32 values that are no neighbours."""
@@ -31,7 +31,7 @@ class SpaceKey(NamedTuple):
             return cls(dimensions)
         if len(predicate.truths[dimensions[0]].boundaries) > MOST_BOUNDARIES:
             return cls(dimensions, is_scattered=True)
-        return cls(dimensions, has_extremes=isinstance(query, Aggregation) and query.keeps_extremes)
+        return cls(dimensions, has_extremes=query.keeps_extremes)
 
     @property
     def has_sets(self) -> bool:

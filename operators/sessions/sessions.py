@@ -54,11 +54,6 @@ def gap_of(live: LiveQuery) -> int:
     return window.gap_us
 
 
-def has_sessions(queries: Sequence[LiveQuery]) -> bool:
-    """Return whether an operator is one of sessions; its queries are all of them or none."""
-    return isinstance(aggregation_of(queries[0]).window, SessionWindow)
-
-
 @njit(cache=True, nogil=True)
 def _chain(number: Times, order: Times, group: Times, stretch: Times, first: Times, last: Times, gap: int) -> int:
     """Number the chains of intervals that are in ``order`` of group, stretch and begin; return how many there are."""

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from operators.aggregation.shared_aggregation import aggregation_of
 from operators.expressions import columns_of
 from operators.live_queries import LiveQuery
-from operators.queries import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
-from operators.sessions.sessions import chain, has_sessions
+from operators.queries import COUNT_ALL, OP, PTIME, SESSIONS, VER, WINDOW_END, WINDOW_START
+from operators.sessions.sessions import chain
 from operators.state.keys import encode_keys, key_names, unite_keys
 from operators.windowing.fired_rows import Fired
 from operators.windowing.window_rows import SLOT, WindowRows
@@ -196,7 +196,7 @@ def revise(
     reached = _NEVER if after is None else after
     closed = end <= reached
     since, last = np.where(groups.is_waiting, groups.since, now_us), end
-    if has_sessions(queries):
+    if queries[0].query.kind == SESSIONS:
         since, last = groups.over_sessions(np.minimum, since), groups.over_sessions(np.maximum, end)
     # a query that was deleted is gone once its windows are final: what is final does not wait
     due = differs & ((since + by_slot.delay[at] <= now_us) | ((last <= reached) & (by_slot.final | by_slot.leaves)[at]))

@@ -13,11 +13,10 @@ import pyarrow.compute as pc
 
 from operators.aggregation.due import Due, DueWindows
 from operators.arrays import Numbers
-from operators.expressions import Expression
 from operators.live_queries import LiveQuery
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
-from operators.queries import Aggregation, Join, Measure, Query
+from operators.queries import Measure
 from operators.state import components
 from operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.state.keys import key_columns, unite_keys
@@ -281,22 +280,15 @@ def _having(rows: WindowRows, parts: Sequence[_Part], failures: dict[str, str]) 
     return replace(rows, tables=(values,), count=count)
 
 
-def having_of(query: Query) -> Expression | None:
-    """Return the HAVING of a query, None for one without."""
-    if isinstance(query, Aggregation):
-        return query.having
-    return query.grouping.having if isinstance(query, Join) and query.grouping is not None else None
-
-
 def apply_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> pa.Table:
     """Return the rows of a query that satisfy its HAVING."""
-    if having_of(query.query) is None:
+    if query.query.having is None:
         return rows
     return rows.filter(pa.array(_satisfies_having(rows, query, failures)))
 
 
 def _satisfies_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> Bools:
-    having = having_of(query.query)
+    having = query.query.having
     assert having is not None
     tuples = Tuples(arrays_of(rows), rows.num_rows)
     satisfied: Bools = np.asarray(pc.fill_null(tuples.value(having), False))

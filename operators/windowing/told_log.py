@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from operators.aggregation.shared_aggregation import aggregation_of, sliding_window
 from operators.event_times import EARLIEST, LATEST
 from operators.live_queries import LiveQuery
-from operators.queries import COUNT_ALL
+from operators.queries import COUNT_ALL, SESSIONS
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import get_payload, put_payload
 from operators.state.lane_state import digest_of
 from operators.windowing.early_rows import Current, Revision, Told, revise
 from operators.windowing.fired_rows import Fired
-from operators.windows import SessionWindow
 from sources.core.storage import Storage
 
 
@@ -132,6 +131,6 @@ def reach_of(new_buckets: Sequence[Bucket], queries: Sequence[LiveQuery], before
     """Return ``(after, upto)``: where the windows end that may have changed by what a batch brought."""
     starts = [int(edge) for bucket in new_buckets for edge in (bucket.slices[:, 0].min(), bucket.slices[:, 0].max())]
     after = max(min(starts), EARLIEST if before is None else before)
-    if isinstance(aggregation_of(queries[0]).window, SessionWindow):
+    if queries[0].query.kind == SESSIONS:
         return after, LATEST
     return after, max(starts) + max(sliding_window(query).size_us for query in queries)

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from operators.queries import Query
-from router.materialize import schema_of
+from operators.result_rows import schema_of
 from router.row_text import values
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns

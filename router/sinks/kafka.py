@@ -22,7 +22,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from operators.queries import Query
-from router.materialize import schema_of
+from operators.result_rows import schema_of
 from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject

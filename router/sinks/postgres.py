@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from operators.queries import OP, Query
+from operators.result_rows import schema_of
 from operators.windowing.early_rows import RETRACT
-from router.materialize import schema_of
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject, key_columns

@@ -17,8 +17,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from operators.expressions import Column
-from operators.queries import WINDOW_END, WINDOW_START, Join, Query, Selection
-from router.materialize import schema_of
+from operators.queries import WINDOW_END, WINDOW_START, Query
+from operators.result_rows import schema_of
 from sources.core.confinement import OPEN, Confinement
 
 LONGEST_RETRY_SECONDS = 300.0
@@ -136,15 +136,9 @@ class SinkConnector(Protocol):
 
 def key_columns(query: Query) -> tuple[str, ...]:
     """Return the outputs that are bounds of the window and keys of GROUP BY, if they are all there; else nothing."""
-    if isinstance(query, Selection):
+    if not query.is_grouped:
         return ()
-    if isinstance(query, Join):
-        if query.grouping is None:
-            return ()
-        count = len(query.grouping.keys)
-    else:
-        count = len(query.keys)
-    key_names = [WINDOW_START, WINDOW_END, *(f"key{number}" for number in range(count))]
+    key_names = [WINDOW_START, WINDOW_END, *(f"key{number}" for number in range(len(query.keys)))]
     output_names = {
         output.expression.name: output.name for output in query.outputs if isinstance(output.expression, Column)
     }

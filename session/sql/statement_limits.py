@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from operators.functions.comparison import MIRRORED
-from operators.queries import Aggregation, Join, Measure, Query
-from operators.tuple_bytes import query_bytes
+from operators.kinds import kind_of
+from operators.queries import Query
 from session.sql.statements import Select
 from session.sql.syntax import Node, walk
 
@@ -83,16 +83,22 @@ class StatementLimits:
     def check_query(self, select: Select, query: Query) -> None:
         """Raise SqlNotAllowed for a query that would take too much of each tuple."""
         self._check(select, "max_output_columns", len(query.outputs), _OUTPUTS, _FEWER_OUTPUTS)
-        if isinstance(query, Join):
-            advice = "Compare one text that joins the columns with ||."
-            self._check(select, "max_group_keys", len(query.inputs[0].keys), "keys that a join compares", advice)
-        measures = _measures_of(query)
+        advice = "Compare one text that joins the columns with ||."
+        compared = len(query.inputs[0].keys) if len(query.inputs) > 1 else 0
+        self._check(select, "max_group_keys", compared, "keys that a join compares", advice)
+        measures = query.measures
         distinct = [measure for measure in measures if measure.function == "count_distinct"]
         advice = "Split the aggregates over several queries, which share what they read."
         self._check(select, "max_measures", len(measures), "partial aggregates", advice)
         self._check(select, "max_distinct_measures", len(distinct), "different COUNT(DISTINCT …)", advice)
         advice = "Use fewer keys, aggregates and conditions on several columns, or split it in several queries."
-        self._check(select, "max_tuple_bytes", query_bytes(query), "bytes for each tuple that it adds up", advice)
+        self._check(
+            select,
+            "max_tuple_bytes",
+            kind_of(query).bytes_a_tuple(query),
+            "bytes for each tuple that it adds up",
+            advice,
+        )
 
     def _check(self, select: Select, setting: str, got: int, what: str, advice: str, at: int | None = None) -> None:
         most = getattr(self, setting)
@@ -112,9 +118,3 @@ def _nodes_of(select: Select) -> Iterator[Node]:
     for root in roots:
         if root is not None:
             yield from walk(root)
-
-
-def _measures_of(query: Query) -> tuple[Measure, ...]:
-    if isinstance(query, Aggregation):
-        return query.measures
-    return query.grouping.measures if isinstance(query, Join) and query.grouping is not None else ()

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from operators.queries import Aggregation, Join, set_apart
+from operators.queries import Aggregation, Join
 from operators.tuples import Tuples
 from session.sql.select import plan_select
 from sources.connectors.static_table import TableDefinition, TableVersion
@@ -244,7 +244,7 @@ def plan(query: RandomJoin) -> Join | Aggregation | None:
         raise
     if isinstance(planned, Join):
         planned = replace(planned, is_reordered=query.is_reordered)
-    planned = set_apart(planned, query.apart)
+    planned = planned.set_apart(query.apart)
     assert isinstance(planned, (Join, Aggregation))
     return planned
 

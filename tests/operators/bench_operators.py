@@ -34,7 +34,7 @@ from operators.lookup.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookup.lookups import Lookup
 from operators.predicates.cell_space import Groups, cell_spaces
 from operators.predicates.index import PredicateIndex
-from operators.queries import Aggregation, Measure
+from operators.queries import AGGREGATION, Aggregation, Measure
 from operators.state.bucket import Bucket
 from operators.state.entries import EncodedMeasures, SlicedTuples
 from operators.stream_operators import StreamOperators
@@ -250,7 +250,7 @@ def test_firing(benchmark: Any, count: int) -> None:
         for group, bucket in operators.process(chunk(100 + half / 2), None).buckets:
             if group == 0:
                 buckets.append(Bucket.deserialize(bucket.serialize()))
-    ((_, members),) = live.aggregations(STREAM.id).items()
+    ((_, members),) = live.by_operator(AGGREGATION, STREAM.id).items()
     known = {query.id: predicate_of(query) for query in members}
     windows = WindowedQueries(members, lambda query: known[query.id])
     fired = benchmark(lambda: fire(buckets, windows, 105 * SECOND, 106 * SECOND))
@@ -278,7 +278,7 @@ def test_firing_of_queries_that_have_nothing_in_common(benchmark: Any, count: in
         for group, bucket in operators.process(chunk(100 + half / 2, 2000, 4000), None).buckets:
             if group == 0:
                 buckets.append(Bucket.deserialize(bucket.serialize()))
-    ((_, members),) = live.aggregations(STREAM.id).items()
+    ((_, members),) = live.by_operator(AGGREGATION, STREAM.id).items()
     known = {query.id: predicate_of(query) for query in members}
     windows = WindowedQueries(members, lambda query: known[query.id])
     assert benchmark(lambda: fire(buckets, windows, 104 * SECOND, 105 * SECOND)) is not None
@@ -318,7 +318,8 @@ def test_windows_that_share_no_edge(benchmark: Any, count: int, slicings: int, r
 
     earlier = [bucket for second in range(19) for bucket in process(second)]
     of_operator = {
-        name: WindowedQueries(members, predicate_of) for name, members in live.aggregations(STREAM.id).items()
+        name: WindowedQueries(members, predicate_of)
+        for name, members in live.by_operator(AGGREGATION, STREAM.id).items()
     }
 
     def run() -> int:

@@ -10,16 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from engine.planning.offsets import advance_waterline
+from operators.block_files import BlockPart
+from operators.kinds import operator_of
 from operators.lane import Lane
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup.lookup_join import IndexedTables
+from operators.operator import ChunkOutput
 from operators.queries import WINDOW_END, WINDOW_START, Query
-from operators.state.bucket_store import RESULTS, StoredTuples, put_bucket, put_join_block, put_window_rows
+from operators.state.bucket_store import StoredTuples, put_bucket
 from operators.state.lane_state import Payload
-from operators.stream_operators import StreamOperators, StreamOutput
-from optimizer.optimizer import operator_of
+from operators.stream_operators import StreamOperators
 from router.deployment import Deployment
-from router.materialize import BlockPart, Materializer
+from router.materialize import Materializer
 from sources.core.schema import StreamDefinition
 from sources.core.storage import Storage
 from tests.operators.pipeline import MemoryState, Row, batch_of
@@ -131,7 +133,7 @@ class JoinPipeline:
             self._read(self.live.by_slot[slot], parts)
         return seen
 
-    def _store(self, output: StreamOutput, payloads: list[list[Payload]]) -> None:
+    def _store(self, output: ChunkOutput, payloads: list[list[Payload]]) -> None:
         for group, bucket in output.buckets:
             payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
         if output.joined is not None:
@@ -152,14 +154,12 @@ class JoinPipeline:
         lane = self.lanes[number]
         fired = lane.advance(self.seq, payloads, self.live, before, dict(self.waterlines), self.states[number])
         self.failures |= lane.failures
-        for _, rows in fired.values():
-            path = put_window_rows(self.storage, RESULTS, self.seq, rows.rows)
-            self._add(blocks, path, rows.slots, rows.counts)
         links: dict[str, str] = {}
-        for joined in lane.joined.values():
-            path, _ = put_join_block(self.storage, RESULTS, self.seq, joined.block, links)
-            self._add(blocks, path, joined.slots, joined.counts)
-            for slot, count, windows in zip(joined.slots, joined.counts, joined.windows, strict=True):
+        for block in fired:
+            entry = block.write(self.storage, self.seq, links)
+            path = entry["path"]
+            self._add(blocks, path, entry["slots"], entry["counts"])
+            for slot, count, windows in zip(entry["slots"], entry["counts"], entry["windows"], strict=True):
                 live = self.live.by_slot[slot]
                 page = self.reader.rows(Deployed(live), Deployed(live).deployment, [BlockPart(path, count)], 0, count)
                 assert len({(row[WINDOW_START], row[WINDOW_END]) for row in page.to_pylist()}) == windows

@@ -19,12 +19,14 @@ from operators.lane import Lane
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates import query_set
 from operators.predicates.analysis import Predicate, analyse
-from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Join, Measure, Output, Query, Selection
+from operators.queries import COUNT_ALL, OP, PTIME, SELECTION, VER, Aggregation, Join, Measure, Output, Query, Selection
+from operators.selection.source import Selected
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import put_bucket
 from operators.state.held_buckets import HeldBuckets
 from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators
+from operators.windowing.fired_block import FiredBlock
 from operators.windowing.window_rows import SLOT
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
 from sources.core.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
@@ -198,8 +200,9 @@ class Pipeline:
                 operators = StreamOperators(self.live, self.stream, 2, name=name)
                 output = operators.process(self._in_chunks(batch_of(part, self.stream.schema)), self.waterline)
                 assert not output.failures
-                if output.selected is not None:
-                    self._take_selected(name, output.selected.columns, output.selected.query_sets)
+                for selected in output.blocks:
+                    assert isinstance(selected, Selected)
+                    self._take_selected(name, selected.columns, selected.query_sets)
                 for group, bucket in output.buckets:
                     self._send(payloads, held.take(group, bucket))
             self._send(payloads, held.release())
@@ -231,12 +234,13 @@ class Pipeline:
                 failed = self.states[lane].copy()
                 self.lanes[lane].advance(self.seq, payloads, self.live, *around, failed, self.now_us)
         state = self.states[lane]
-        for _, fired in self.lanes[lane].advance(self.seq, payloads, self.live, *around, state, self.now_us).values():
-            self._take_fired(fired.table)
+        for block in self.lanes[lane].advance(self.seq, payloads, self.live, *around, state, self.now_us):
+            assert isinstance(block, FiredBlock)
+            self._take_fired(block.fired.table)
 
     def _take_selected(self, wanted: str, columns: pa.Table, query_sets: query_set.Words) -> None:
         names = columns.column_names
-        for live in self.live.selections(wanted):
+        for live in self.live.over(wanted, SELECTION):
             mine = columns.filter(pa.array(query_set.unpack(query_sets, np.array([live.slot]))[:, 0])).to_pylist()
             self.rows.setdefault(live.id, []).extend(
                 tuple(microseconds(r[n]) if n == self.stream.schema.event_time else r[n] for n in names) for r in mine

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from operators.joins.parts import SALT, columns_to_spread_by
-from operators.queries import Aggregation, Join
+from operators.kinds import operator_of
+from operators.queries import JOIN, Aggregation, Join
 from operators.state.key_groups import hash_keys
 from operators.windows import Window
-from optimizer.optimizer import operator_of
 from tests.kit.random_joins import SECOND, STREAMS, RandomJoin, comparable, expected, plan, random_tuples
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row
@@ -73,7 +73,7 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
 
 def _may_split(pipeline: JoinPipeline, join: Join) -> bool:
     """Whether windows from before the last split of a join's operator are over; nothing was planned for this batch."""
-    members = [live.query for live in pipeline.live.joins if live.operator == operator_of(join)]
+    members = [live.query for live in pipeline.live.of_kind(JOIN) if live.operator == operator_of(join)]
     splits, waterlines = pipeline.live.splits.get(operator_of(join)), [pipeline.waterlines.get(s) for s in join.streams]
     if not splits:
         return True

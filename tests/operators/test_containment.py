@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators import lane
+from operators.aggregation import lane as aggregation_lane
 from operators.aggregation.shared_aggregation import SharedAggregation
 from operators.containment import contained
 from operators.queries import COUNT_ALL, Measure, Query
@@ -77,14 +77,14 @@ def test_an_operator_that_cannot_add_up_fails_its_queries_alone(monkeypatch: pyt
 def test_a_lane_that_cannot_fire_fails_the_queries_of_the_operator_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = lane.fire
+    whole = aggregation_lane.fire
 
     def fire(buckets: Any, *rest: Any) -> Any:
         if buckets[0].operator == "s":
             raise IndexError("beyond the end")
         return whole(buckets, *rest)
 
-    monkeypatch.setattr(lane, "fire", fire)
+    monkeypatch.setattr(aggregation_lane, "fire", fire)
     created: list[tuple[str, int, Query]] = [
         ("a", 0, aggregation(keys=(K,))),
         ("b", 1, aggregation(keys=(S,))),

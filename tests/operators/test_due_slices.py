@@ -12,7 +12,7 @@ from operators.aggregation.due import WindowedQueries
 from operators.aggregation.due_slices import DueSlices
 from operators.aggregation.firing import fire
 from operators.event_times import EARLIEST
-from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.queries import AGGREGATION, COUNT_ALL, Aggregation, Measure
 from operators.windows import Window
 from tests.kit.examples import examples
 from tests.operators.pipeline import STREAM, K, S, T, V, compare, live_of, predicate_of
@@ -44,7 +44,7 @@ def test_windows_added_up_at_once_have_the_rows_and_newest_times_that_they_have_
 ) -> None:
     live = live_of(*(Aggregation(STREAM.id, window, where, (K,), MEASURES, ()) for window, where in queries))
     buckets = buckets_of(live, STREAM, *batches)
-    (members,) = live.aggregations(STREAM.id).values()
+    (members,) = live.by_operator(AGGREGATION, STREAM.id).values()
     after, upto = min(span), max(span)
     found = {}
     for is_at_once in (True, False):
@@ -65,7 +65,7 @@ def test_windows_added_up_at_once_have_the_rows_and_newest_times_that_they_have_
 def test_the_newest_time_of_a_window_is_that_of_its_own_slices() -> None:
     live = live_of(Aggregation(STREAM.id, Window(10, 10), None, (), (COUNT_ALL,), ()))
     rows = [{"k": 1, "v": 1, "s": "", "t": time} for time in (3, 12, 17, 38)]
-    (members,) = live.aggregations(STREAM.id).values()
+    (members,) = live.by_operator(AGGREGATION, STREAM.id).values()
     found = fire(buckets_of(live, STREAM, rows), WindowedQueries(members, predicate_of), EARLIEST, 30)
     assert found is not None
     assert (found.latest_us, found.windows) == ([17], [2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import lane
+from operators.aggregation import lane as aggregation_lane
 from operators.expressions import Column
 from operators.lane import Lane
 from operators.queries import COUNT_ALL, Aggregation, Measure
@@ -314,8 +315,8 @@ def test_all_forms_end_with_the_final_rows(seed: int, tmp_path_factory: pytest.T
         assert {group: row for group, row in rows_of_group.items() if group[1] <= end} == expected
 
 
-def changes_of(fired: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for _, rows in fired.values() for row in rows.table.to_pylist()]
+def changes_of(blocks: Sequence[Any]) -> list[dict[str, Any]]:
+    return [row for block in blocks for row in block.fired.table.to_pylist()]
 
 
 @pytest.mark.parametrize("inline", [0, 1 << 16])
@@ -434,13 +435,13 @@ def test_a_batch_without_news_writes_nothing(tmp_path: Path) -> None:
 
 def test_only_windows_that_tuples_came_to_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = []
-    original = lane.fire
+    original = aggregation_lane.fire
 
     def fire(*arguments: Any) -> Any:
         ranges.append(arguments[2:4])
         return original(*arguments)
 
-    monkeypatch.setattr(lane, "fire", fire)
+    monkeypatch.setattr(aggregation_lane, "fire", fire)
     pipeline = run_delayed(tmp_path, [5, 15], [], [12], [31], emit=EVERY_CHANGE)
     assert len(ranges) == 3, "not when nothing came"
     assert ranges[1] == (10, 20)
@@ -455,7 +456,7 @@ def test_a_query_whose_having_raises_tells_nothing_of_the_batch(
 
     pipeline = run_delayed(tmp_path, [5], emit=EVERY_CHANGE)
     with monkeypatch.context() as patch:
-        patch.setattr(lane, "fire", fire)
+        patch.setattr(aggregation_lane, "fire", fire)
         pipeline.run([{"t": 6}], now_us=1)
     assert len(pipeline.rows["q"]) == 1, "else it would look as if the row were gone"
     pipeline.run([{"t": 7}], now_us=2)

@@ -23,7 +23,7 @@ from operators.event_times import EARLIEST
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
 from operators.live_queries import LiveQueries
-from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.queries import AGGREGATION, COUNT_ALL, Aggregation, Measure
 from operators.state.bucket import Bucket
 from operators.stream_operators import StreamOperators
 from operators.windowing.window_rows import SLOT
@@ -82,7 +82,7 @@ def fired(
     live: LiveQueries, stream: StreamDefinition, *batches: list[dict[str, Any]], upto: int = 1000
 ) -> list[dict[str, Any]]:
     """Fire all windows of one operator over some batches."""
-    (queries,) = live.aggregations(stream.id).values()
+    (queries,) = live.by_operator(AGGREGATION, stream.id).values()
     rows = fire(buckets_of(live, stream, *batches), WindowedQueries(queries, predicate_of), EARLIEST, upto)
     return [] if rows is None else rows.table.to_pylist()
 
@@ -222,7 +222,7 @@ def test_having_may_look_at_the_window() -> None:
 
 def test_nothing_due_gives_none() -> None:
     live = live_of(aggregation())
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     assert fire([], WindowedQueries(queries, predicate_of), 0, 100) is None
     buckets = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
     assert fire(buckets, WindowedQueries(queries, predicate_of), EARLIEST, 9) is None
@@ -233,7 +233,7 @@ def test_nothing_due_gives_none() -> None:
 
 def test_a_window_is_due_at_its_very_end_and_never_again() -> None:
     live = live_of(aggregation())
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     buckets = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
     ends = [
         upto
@@ -254,7 +254,7 @@ def test_a_refilled_slot_does_not_get_its_predecessors_tuples() -> None:
     live = live_of(aggregation())
     old_buckets = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
     live.apply(changelog(2, [("new", 0, aggregation())], [], [("q0", 0)], capacity=1), {STREAM.id: 5})
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     assert fire(old_buckets, WindowedQueries(queries, predicate_of), EARLIEST, 10) is None
     new_buckets = StreamOperators(live, STREAM, 1).process(batch_of([{"k": 1, "t": 6}]), None).buckets
     rows = fire([*old_buckets, *(b for _, b in new_buckets)], WindowedQueries(queries, predicate_of), EARLIEST, 10)
@@ -268,14 +268,14 @@ def test_query_sets_of_epochs_with_fewer_and_with_more_slots() -> None:
     narrow = buckets_of(live, STREAM, [{"k": 1, "v": 9, "t": 5}])
     live.apply(changelog(2, [("far", 70, aggregation())], capacity=71), {STREAM.id: None})
     wide = buckets_of(live, STREAM, [{"k": 1, "v": 9, "t": 5}])
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     rows = fire(narrow + wide, WindowedQueries(queries, predicate_of), EARLIEST, 10)
     assert rows is not None
     table = rows.table
     counts = dict(zip(table["_slot"].to_pylist(), table["count(*)"].to_pylist(), strict=True))
     assert counts == {0: 2, 1: 2, 2: 2, 70: 1}
     live.apply(changelog(3, [], [], [("far", 70)], capacity=3), {})
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     rows = fire(narrow + wide, WindowedQueries(queries, predicate_of), EARLIEST, 10)
     assert rows is not None
     table = rows.table
@@ -302,7 +302,7 @@ def test_keys_in_chunks_give_the_same(seed: int, entries: int) -> None:
 
 def test_types_of_the_result() -> None:
     live = live_of(aggregation(keys=(K, S)))
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     rows = fire(buckets_of(live, STREAM, [{"k": 1, "t": 5}]), WindowedQueries(queries, predicate_of), EARLIEST, 10)
     assert rows is not None
     table = rows.table
@@ -321,7 +321,7 @@ def test_a_having_that_raises_fails_its_query_alone(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("operators.tuples.evaluate", raising)
     live = live_of(aggregation(), aggregation(having=broken))
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     buckets = buckets_of(live, STREAM, [{"k": 1, "v": 2, "s": "a", "t": 3}])
     failures: dict[str, str] = {}
     rows = fire(buckets, WindowedQueries(queries, predicate_of), EARLIEST, 10, failures)

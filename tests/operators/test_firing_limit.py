@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.planning.batch_budget import FiringBudget
 from engine.planning.offsets import Offset
-from operators.aggregation.operator_queries import operators_of
+from operators.aggregation.lane import AggregationLane
 from operators.live_queries import LiveQueries
 from operators.queries import COUNT_ALL, Aggregation
 from operators.windowing.firing_limit import FiringLimit
@@ -100,7 +100,7 @@ TIMES = st.lists(st.integers(0, 10_000), min_size=1, max_size=60)
 
 
 def limit_of(live: LiveQueries) -> FiringLimit:
-    return FiringLimit(operators_of(live, predicate_of), ())
+    return FiringLimit(AggregationLane(live, predicate_of).ends())
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -127,7 +127,7 @@ def test_a_partition_fires_the_next_windows_at_least_and_all_that_the_budget_all
 
 
 def test_streams_without_windows_are_fired_up_to_their_watermarks() -> None:
-    limit = FiringLimit({}, ())
+    limit = FiringLimit()
     assert limit.fired({"a": None, "b": 5}, {"a": 10**15, "b": 10**15}, {"a": 0}, {}, 0.0) == {
         "a": 10**15,
         "b": 10**15,

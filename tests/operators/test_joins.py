@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import lane
-from operators.joins import all_pairs, formed_rows, late_rows, relations
+from operators.joins import all_pairs, formed_rows, late_rows, reading, relations
 from operators.joins import conditions as join_conditions
 from operators.joins import counts as join_counts
 from operators.joins import rows as join_rows
@@ -26,7 +26,6 @@ from operators.lookup import lookup_join
 from operators.lookup.lookup_join import version_path
 from operators.queries import Join, Query
 from operators.state import bucket_store, tuple_bucket
-from router import materialize
 from session.sql.select import plan_select
 from sources.core.storage import Storage
 from tests.kit.examples import examples
@@ -249,7 +248,7 @@ def test_an_inner_and_an_outer_join_share_an_operator(first: str, tmp_path: Path
 
 
 def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
-    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(5))
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(6))
     drawn = (random_join(random.Random(number)) for number in itertools.count(2000))
     plans = (planned for query in drawn if (planned := plan(query)) is not None)
     for version in TABLES.versions.values():
@@ -303,7 +302,7 @@ def test_alike_queries_share_the_index_of_a_window(tmp_path: Any, monkeypatch: p
         indexed.append(start)
         return join_rows.index_window(query, block, start, end, active_from)
 
-    monkeypatch.setattr(materialize, "index_window", index_window)
+    monkeypatch.setattr(reading, "index_window", index_window)
     monkeypatch.setattr(all_pairs, "MOST_PAIRS", -1)
     w = "[RANGE 4 SECONDS]"
     one = plan_select(f"SELECT x.v FROM a {w} x, b {w} y WHERE x.k = y.k AND y.v < 5", CATALOG)

@@ -18,6 +18,7 @@ from operators.lane import Lane
 from operators.state import bucket_store
 from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators
+from operators.windowing.fired_block import FiredBlock
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
 from sources.core.schema import BOOLEAN
 from sources.core.storage import Storage
@@ -171,12 +172,13 @@ def advance(
     after: int | None,
     state: MemoryState,
     emit: Emit = EMIT_AFTER_WATERMARK,
-) -> dict[str, Any]:
+) -> list[FiredBlock]:
     """Run one batch of one lane with one tumbling query."""
     live = live_of(aggregation(window=Window(10, 10), emit=emit, shown=MEASURES[:1]))
     buckets = StreamOperators(live, STREAM, 1).process(batch_of(rows), before).buckets
     payloads = [Payload(*bucket_store.put_bucket(part._storage, seq, bucket)) for _, bucket in buckets]
-    return part.advance(seq, payloads, live, {STREAM.id: before}, {STREAM.id: after}, state)
+    blocks = part.advance(seq, payloads, live, {STREAM.id: before}, {STREAM.id: after}, state)
+    return [block for block in blocks if isinstance(block, FiredBlock)]
 
 
 @pytest.mark.parametrize("brought_in", [1, 2])
@@ -210,7 +212,8 @@ def test_a_failed_attempt_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Mo
     advance(part, 2, [row, row], 0, 5, state)
     assert set(state.data) == set(attempt.data)
     fired = advance(part, 3, [], 5, 10, state)
-    ((_, windows),) = fired.values()
+    (block,) = fired
+    windows = block.fired
     assert windows.table["count(*)"].to_pylist() == [3]
 
 
@@ -223,7 +226,8 @@ def test_an_attempt_that_was_made_again_elsewhere_is_forgotten(tmp_path: Path) -
     advance(one, 2, [row], 0, 5, state.copy())
     advance(other, 2, [row, row], 0, 5, state)
     fired = advance(one, 3, [], 5, 10, state)
-    ((_, windows),) = fired.values()
+    (block,) = fired
+    windows = block.fired
     assert windows.table["count(*)"].to_pylist() == [3]
 
 
@@ -233,7 +237,8 @@ def test_what_an_attempt_told_that_was_made_again_elsewhere_is_forgotten(tmp_pat
     row = {"k": 1, "v": 1, "s": "a", "t": 5}
     advance(one, 1, [row], None, 0, state.copy(), changes)
     advance(other, 1, [row, row], None, 0, state, changes)
-    ((_, told),) = advance(one, 2, [row], 0, 5, state, changes).values()
+    (block,) = advance(one, 2, [row], 0, 5, state, changes)
+    told = block.fired
     assert told.table.select(["_op", "count(*)"]).to_pylist() == [
         {"_op": "retract", "count(*)": 2},
         {"_op": "insert", "count(*)": 3},

@@ -17,7 +17,7 @@ from operators.event_times import EARLIEST, LATEST
 from operators.joins.parts import parts_over
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates.query_set import unpack
-from operators.queries import Aggregation, Join, JoinInput, Selection
+from operators.queries import AGGREGATION, JOIN, SELECTION, Aggregation, Join, JoinInput, Selection
 from operators.windows import Window
 from tests.operators.pipeline import STREAM, K, aggregation, changelog
 
@@ -154,8 +154,10 @@ def test_queries_are_found_by_stream_operator_and_slot() -> None:
     other = Selection("s-2", None, ())
     created: list[Any] = [("c", 5, aggregation()), ("a", 2, selection), ("b", 1, other), ("d", 0, aggregation())]
     live.apply(changelog(1, created, streams=[STREAM]), {})
-    assert [q.id for q in live.selections(STREAM.id)] == ["a"]
-    assert {name: [q.id for q in found] for name, found in live.aggregations(STREAM.id).items()} == {"k": ["d", "c"]}
+    assert [q.id for q in live.over(STREAM.id, SELECTION)] == ["a"]
+    assert {name: [q.id for q in found] for name, found in live.by_operator(AGGREGATION, STREAM.id).items()} == {
+        "k": ["d", "c"]
+    }
     live.apply(changelog(2, dropped=[STREAM.id]), {})
     assert live.streams == {}
 
@@ -196,10 +198,10 @@ def test_queries_are_found_by_what_they_read_without_going_through_all() -> None
         for stream in ("s-0", "s-1", "s-2", "s-3", "gone"):
             mine = [q for q in queries if stream in q.query.streams]
             assert live.inputs(stream) == ({stream: ()} if mine else {})
-            assert live.selections(stream) == [q for q in mine if isinstance(q.query, Selection)]
-            found = [q for each in live.aggregations(stream).values() for q in each]
+            assert live.over(stream, SELECTION) == [q for q in mine if isinstance(q.query, Selection)]
+            found = [q for each in live.by_operator(AGGREGATION, stream).values() for q in each]
             assert found == [q for q in mine if isinstance(q.query, Aggregation)]
-            assert live.joins_over(stream) == [q for q in mine if isinstance(q.query, Join)]
+            assert live.over(stream, JOIN) == [q for q in mine if isinstance(q.query, Join)]
             assert {part.query.slot for parts in parts_over(live, stream).values() for part in parts} == {
                 q.slot for q in mine if isinstance(q.query, Join)
             }

@@ -22,7 +22,7 @@ from operators import lane
 from operators import tuples as tuples_module
 from operators.expressions import Call, Column, Expression, Literal
 from operators.predicates import space_key
-from operators.queries import Aggregation, Measure, Output, Query, Selection, set_apart
+from operators.queries import Aggregation, Measure, Output, Query, Selection
 from operators.state import dense_totals, entries, merging
 from operators.windows import SessionWindow, Window
 from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, ColumnType
@@ -56,7 +56,7 @@ def random_where(rng: random.Random, depth: int = 2) -> Expression | None:
 
 
 def random_query(rng: random.Random) -> Query:
-    return set_apart(random_shared_query(rng), rng.choice(["", "", "", "one", "other"]))
+    return random_shared_query(rng).set_apart(rng.choice(["", "", "", "one", "other"]))
 
 
 def random_shared_query(rng: random.Random) -> Query:

@@ -20,7 +20,7 @@ from operators.aggregation.due import WindowedQueries
 from operators.aggregation.firing import fire
 from operators.aggregation.slice_tree import Entries, level_above, stretches
 from operators.live_queries import LiveQueries
-from operators.queries import COUNT_ALL, Measure
+from operators.queries import AGGREGATION, COUNT_ALL, Measure
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_NAME
 from operators.stream_operators import StreamOperators
@@ -139,7 +139,7 @@ def test_windows_fire_the_same_rows_with_and_without_stretches() -> None:
         buckets += [
             Bucket.deserialize(bucket.serialize()) for _, bucket in operators.process(batch_of(rows), None).buckets
         ]
-    (queries,) = live.aggregations(STREAM.id).values()
+    (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
 
     def rows_fired() -> list[dict[str, Any]]:
         windows = fire(buckets, WindowedQueries(queries, predicate_of), 1000, 2500)

@@ -12,8 +12,9 @@ from operators import tuples as tuples_module
 from operators.evaluation import evaluate
 from operators.expressions import Call, Literal
 from operators.queries import Measure, Output, Query, Selection
+from operators.selection.source import Selected
 from operators.state import components
-from operators.stream_operators import StreamOperators, selected_block
+from operators.stream_operators import StreamOperators
 from operators.windows import Window
 from sources.core.schema import BOOLEAN, INT, NULL
 from sources.core.storage import Storage
@@ -146,7 +147,7 @@ def test_hopping_windows_with_gaps_leave_out_what_lies_between(pipeline: Pipelin
 
 def test_no_queries_no_work() -> None:
     output = StreamOperators(live_of(), STREAM, 2).process(batch_of([row(1)]), None)
-    assert (output.selected, output.buckets, output.failures) == (None, [], {})
+    assert (output.blocks, output.buckets, output.failures) == ([], [], {})
     output = StreamOperators(live_of(aggregation()), STREAM, 2).process(batch_of([]), None)
     assert output.buckets == []
 
@@ -154,21 +155,24 @@ def test_no_queries_no_work() -> None:
 def test_the_literal_null_selects_nothing_and_harms_nobody() -> None:
     live = live_of(selection(Literal(None, NULL)), selection(compare(K, "=", 0)))
     output = StreamOperators(live, STREAM, 1).process(batch_of([row(1)]), None)
-    assert output.selected is not None
-    assert output.selected.query_sets.tolist() == [[0b10]]
+    (selected,) = output.blocks
+    assert isinstance(selected, Selected)
+    assert selected.query_sets.tolist() == [[0b10]]
     assert output.failures == {}
 
 
 def test_a_block_of_selected_tuples_has_the_columns_that_outputs_need() -> None:
     live = live_of(Selection(STREAM.id, None, (Output("x", Call("+", (K, K), INT)),)), selection(compare(K, ">", 0)))
     output = StreamOperators(live, STREAM, 1).process(batch_of([row(1), row(2, k=1)]), None)
-    assert output.selected is not None
-    assert output.selected.latest_us == 2
-    assert selected_block(output.selected).column_names == ["k", "t", "_query_set"]
+    (selected,) = output.blocks
+    assert isinstance(selected, Selected)
+    assert selected.latest_us == 2
+    assert selected.table.column_names == ["k", "t", "_query_set"]
     constant = live_of(Selection(STREAM.id, None, (Output("one", Literal(1, INT)),)))
     output = StreamOperators(constant, STREAM, 1).process(batch_of([row(1), row(2)]), None)
-    assert output.selected is not None
-    assert selected_block(output.selected).num_rows == 2
+    (selected,) = output.blocks
+    assert isinstance(selected, Selected)
+    assert selected.table.num_rows == 2
 
 
 def test_an_expression_that_raises_fails_its_queries_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,8 +188,9 @@ def test_an_expression_that_raises_fails_its_queries_only(monkeypatch: pytest.Mo
     live = live_of(selection(bad), selection(compare(K, "=", 0)), aggregation(bad), aggregation(None, (bad,)))
     output = StreamOperators(live, STREAM, 1).process(batch_of([row(1)]), None)
     assert output.failures == dict.fromkeys(["q0", "q2", "q3"], "RuntimeError: broken")
-    assert output.selected is not None
-    assert output.selected.query_sets.tolist() == [[0b10]]
+    (selected,) = output.blocks
+    assert isinstance(selected, Selected)
+    assert selected.query_sets.tolist() == [[0b10]]
 
 
 def test_key_groups_share_out_all_tuples() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from operators.kinds import operator_of, source_operators
 from operators.queries import Query
 from operators.report import index_of
 from optimizer.costs import NEW_OPERATOR_SECONDS_A_TUPLE, Costs, cost_shares, operator_statistics, query_statistics
-from optimizer.optimizer import operator_of
-from optimizer.plan import Plan, source_operators
+from optimizer.plan import Plan
 from optimizer.statistics import Statistics
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG

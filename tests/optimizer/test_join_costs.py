@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from operators.kinds import operator_of
 from operators.queries import Join, Query
 from operators.report import draw_sample
 from optimizer.join_costs import estimate_input, explain_join_order
-from optimizer.optimizer import operator_of
 from optimizer.plan import Plan
 from optimizer.statistics import Statistics
 from session.sql.select import plan_select

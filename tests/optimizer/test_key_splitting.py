@@ -13,11 +13,11 @@ import pytest
 
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import SALT
+from operators.kinds import operator_of
 from operators.queries import Join, Query
 from operators.report import draw_sample
 from operators.state.key_groups import hash_keys
 from optimizer.key_splitting import KeySplitting, NoSplits, splittable_joins, spreadings_of
-from optimizer.optimizer import operator_of
 from optimizer.plan_changes import Member, PlanChange, Situation
 from optimizer.statistics import Statistics
 from session.sql.select import plan_select

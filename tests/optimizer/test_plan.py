@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from operators.expressions import Column, Literal
 from operators.functions import call
+from operators.kinds import kind_of, operator_of
 from operators.queries import Aggregation, Query
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
-from optimizer.optimizer import operator_of
-from optimizer.plan import Plan, evaluation, window_json
+from optimizer.plan import Plan
 from sources.core.errors import BraidError
 from sources.core.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
@@ -26,6 +26,10 @@ QUERIES: list[Query] = [
     aggregation("s-1", window=Window(60, 60)),
     aggregation("s-2", (PRICE,)),
 ]
+
+
+def evaluation_of(query: Query) -> dict[str, str]:
+    return kind_of(query).evaluation(query)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 4), max_size=4), st.integers(0, 10)), max_size=12))
@@ -125,11 +129,11 @@ def test_a_change_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
 def test_the_form_of_evaluation_follows_what_is_tested(tested: list[str], form: str, why: str) -> None:
     conjuncts = tuple(call(">", Column(name, BIGINT), Literal(1, BIGINT)) for name in tested)
     where = call("and", *conjuncts) if len(conjuncts) > 1 else next(iter(conjuncts), None)
-    answer = evaluation(replace(aggregation("s-1"), where=where))
+    answer = evaluation_of(replace(aggregation("s-1"), where=where))
     assert answer["form"] == form
     assert why in answer["why"]
     many_values = call("in", Column("a", BIGINT), *(Literal(value, BIGINT) for value in range(0, 100, 3)))
-    assert evaluation(replace(aggregation("s-1"), where=many_values))["form"] == "query-set groups"
+    assert evaluation_of(replace(aggregation("s-1"), where=many_values))["form"] == "query-set groups"
     sessions = replace(aggregation("s-1"), where=where, window=SessionWindow(5))
-    assert evaluation(sessions)["form"] == "fragments"
-    assert window_json(sessions.window) == {"kind": "session", "gap_seconds": 5e-6}
+    assert evaluation_of(sessions)["form"] == "fragments"
+    assert sessions.window.described() == {"kind": "session", "gap_seconds": 5e-6}

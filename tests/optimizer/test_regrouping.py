@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from operators.kinds import operator_of, source_operators
 from operators.live_queries import UNGROUPED
 from operators.queries import Query
 from operators.report import draw_sample
 from optimizer import regrouping
 from optimizer.grouping import Numbers, Workload, group_queries
-from optimizer.optimizer import operator_of
-from optimizer.plan import source_operators
 from optimizer.plan_changes import Member, PlanChange
 from optimizer.regrouping import Regrouping
 from optimizer.statistics import SAMPLE_KEPT, Statistics

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from operators.kinds import operator_of, source_operators
 from operators.queries import Join
 from optimizer.join_costs import Sharing
-from optimizer.optimizer import operator_of
-from optimizer.plan import Plan, source_operators
+from optimizer.plan import Plan
 from session.sql.select import plan_select
 from sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 

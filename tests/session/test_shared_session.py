@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from operators.kinds import source_operators
 from operators.queries import Join
-from optimizer.plan import source_operators
 from router.deployment import Deployment
 from session.query_record import full_name
 from session.query_requests import QueryRequest

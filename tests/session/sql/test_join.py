@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from operators.kinds import operator_of
 from operators.queries import Join, query_from_json
 from operators.windows import SessionWindow, Window
-from optimizer.optimizer import operator_of
 from session.sql.select import plan_select
 from sources.core.errors import SqlNotAllowed, SqlSyntaxError
 from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from operators.kinds import operator_of
 from operators.queries import Query
 from operators.windows import Window
-from optimizer.optimizer import RULES, operator_of, optimize
-from optimizer.rules.share import share
 from tests.session.queries import GEM_PACK, PRICE, aggregation, selection
 
 
@@ -25,10 +24,5 @@ from tests.session.queries import GEM_PACK, PRICE, aggregation, selection
         (aggregation("s-1", ()), "aggregation:s-1:"),
     ],
 )
-def test_share(query: Query, operator: str) -> None:
-    assert share(query) == operator_of(query) == operator
-
-
-def test_rules_decide_in_order_each_under_its_name() -> None:
-    assert [rule.__name__ for rule in RULES] == ["share"]
-    assert optimize(selection()) == {"share": "selection:s-1"}
+def test_queries_with_the_same_input_and_attributes_share_an_operator(query: Query, operator: str) -> None:
+    assert operator_of(query) == operator

@@ -1,0 +1,66 @@
+"""Windowed aggregations as a kind of operator."""
+
+from __future__ import annotations
+
+from operators.aggregation.lane import AggregationLane
+from operators.aggregation.shared_aggregation import distinct_operator
+from operators.aggregation.source import AggregationSource
+from operators.operator import OperatorKind
+from operators.predicates.analysis import analyse
+from operators.predicates.space_key import SpaceKey
+from operators.queries import AGGREGATION, Aggregation
+from operators.state.components import COUNT_DISTINCT
+from operators.tuple_bytes import aggregation_bytes
+from operators.windowing.reading import WindowReader
+
+
+def operator_of(query: Aggregation) -> str:
+    """Return the id of the operator that runs an aggregation: by its kind, its input and what it groups by."""
+    return f"{query.kind}:{query.input}:{','.join(str(key) for key in query.keys)}"
+
+
+def source_operators(query: Aggregation) -> tuple[str, ...]:
+    """Return the names of the operators that an aggregation has in source tasks."""
+    name = operator_of(query)
+    distinct_arguments = (str(measure.argument) for measure in query.measures if measure.function == COUNT_DISTINCT)
+    return (name, *(distinct_operator(name, text) for text in dict.fromkeys(distinct_arguments)))
+
+
+def partitioned_by(query: Aggregation) -> tuple[str, ...]:
+    """Return what an aggregation groups by, as text."""
+    return tuple(str(key) for key in query.keys)
+
+
+def rule(streams: str, partitioning: str) -> str:
+    """Return which aggregations share an operator."""
+    by = partitioning or "nothing (one group)"
+    return f"all aggregations over {streams} partitioned by {by} share one operator, whatever their windows"
+
+
+def _evaluation(query: Aggregation) -> dict[str, str]:
+    """Say in which form tuples are added up: how many things the predicate tests decides it."""
+    predicate = analyse(query.where)
+    names = ", ".join(predicate.dimensions)
+    space = SpaceKey.of(query, predicate)
+    if space.has_sets:
+        tested = f"{names} are tested" if len(predicate.dimensions) > 1 else f"{names} is tested for many values"
+        why = f"{tested}: tuples with the same query-set are added up once, or each query alone where such"
+        return {"form": "query-set groups", "why": f"{why} groups have about one tuple"}
+    why = f"only {names} is tested: each tuple is added to one cell of its values" if names else "nothing is tested"
+    return {"form": "cells" if names else "one cell", "why": why}
+
+
+AGGREGATIONS = OperatorKind(
+    name=AGGREGATION,
+    shown_as="aggregation",
+    has_emit=True,
+    operator_of=operator_of,
+    source_operators=source_operators,
+    partitioned_by=partitioned_by,
+    evaluation=_evaluation,
+    rule=rule,
+    bytes_a_tuple=aggregation_bytes,
+    source_side=AggregationSource,
+    lane_side=AggregationLane,
+    reader=WindowReader,
+)

@@ -1,0 +1,149 @@
+"""Inputs of joins in source tasks: counted by key, as aggregations are, and indexed where rows are made of tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.aggregation.shared_aggregation import aggregation_of, sliding_window
+from operators.aggregation.source import SourceOperator, spaces_of
+from operators.containment import contained
+from operators.event_times import EARLIEST, LATEST
+from operators.expressions import Expression, columns_of
+from operators.joins.parts import Part, columns_for_rows, columns_to_spread_by, join_of, parts_over
+from operators.joins.shares import Share, shares_of
+from operators.live_queries import LiveQueries
+from operators.operator import Arrived, ChunkOutput, Input
+from operators.predicates.cell_space import assign_cells
+from operators.queries import Measure
+from operators.report import Chunk, Work, index_of
+from operators.state.bucket import Bucket
+from operators.state.tuple_bucket import Wanted, index_tuples
+
+
+@dataclass(frozen=True)
+class InputOperator:
+    """An input that joins compare by the same attributes, as an aggregation by these.
+
+    ``columns`` are those that rows of joins are made of and tuples with split keys are spread by, None when no rows are
+    made of its tuples. Its windows read tuples with event times in ``[span[0], span[1])`` (µs). ``joins`` are the ids
+    of the queries.
+    """
+
+    counted: SourceOperator
+    columns: tuple[str, ...] | None
+    span: tuple[int, int]
+    has_sessions: bool
+    joins: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, parts: Sequence[Part], source: Input) -> InputOperator:
+        """Return the operator of some parts, all of them at ``source``."""
+        queries = [part.query for part in parts]
+        joins = [join_of(part.live) for part in parts]
+        with_rows = [
+            (part, join)
+            for part, join in zip(parts, joins, strict=True)
+            if join.grouping is None or not join.is_factorised
+        ]
+        columns = {column for part, join in with_rows for column in columns_for_rows(join, part.number)}
+        columns.update(parts[0].placement.by)
+        keys = aggregation_of(queries[0]).keys
+        counted = SourceOperator(name, tuple(queries), spaces_of(queries, source), keys, parts[0].placement)
+        ids = tuple(part.live.id for part in parts)
+        return cls(counted, tuple(sorted(columns)) if with_rows else None, _span(parts), joins[0].has_sessions, ids)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all tuples go where their keys do."""
+        return self.span == (EARLIEST, LATEST) and not self.counted.placement.split
+
+    def shares(self, arrived: Arrived, lanes: int) -> Iterator[tuple[Share, Arrived]]:
+        """Yield the shares of a chunk that go to different lanes, each with its tuples."""
+        counted = self.counted
+        if self.takes_all:
+            yield Share.of_all(counted.placement, lanes), arrived
+            return
+        shares = shares_of(
+            arrived.tuples, arrived.times, self.span, counted.keys, self.columns or (), counted.placement, lanes
+        )
+        for share in shares:
+            yield share, arrived if share.rows is None else arrived.take(share.rows, counted.columns_read)
+
+
+class JoinSource:
+    """The operators of all inputs of joins that read one input."""
+
+    def __init__(self, live: LiveQueries, input_name: str) -> None:
+        self._parts = parts_over(live, input_name)
+        self._all_parts = [part for parts in self._parts.values() for part in parts]
+        self.queries = [part.query for part in self._all_parts]
+
+    def compile(self, source: Input) -> None:
+        """Work out the cell spaces, and which columns are needed."""
+        self._lanes, self._epoch, self._index_name = source.groups, source.epoch, index_of(source.name)
+        self._operators = [InputOperator.of(name, parts, source) for name, parts in self._parts.items()]
+        self.columns = {column for operator in self._operators for column in operator.columns or ()}
+        attributes = [key for parts in self._parts.values() for key in parts[0].input.keys if key is not None]
+        self.spread_by = {name for key in attributes for name in columns_of(key)}
+        for part in self._all_parts:
+            self.spread_by.update(columns_to_spread_by(join_of(part.live), part.number) or ())
+
+    @property
+    def keys(self) -> Iterable[Expression]:
+        """What inputs are compared by, and what groups need of them."""
+        return (key for operator in self._operators for key in operator.counted.keys)
+
+    @property
+    def measures(self) -> Iterable[Measure]:
+        """What is added up."""
+        return (measure for operator in self._operators for measure in operator.counted.measures)
+
+    def process(self, arrived: Arrived, waterline: int | None, output: ChunkOutput, work: Work) -> None:  # noqa: ARG002
+        """Count a chunk by key for each operator, and index the tuples that some of them want."""
+        wanted: list[Wanted] = []
+        for operator in self._operators:
+            with work.timed(operator.counted.name), contained(operator.joins, output.failures):
+                chunk, buckets, wanted_of_operator = self._process(operator, arrived)
+                work.saw(operator.counted.name, chunk)
+                output.buckets += buckets
+                wanted += wanted_of_operator
+        if wanted:
+            ids = [query for operator in self._operators if operator.columns for query in operator.joins]
+            with work.timed(self._index_name), contained(ids, output.failures):
+                output.joined = index_tuples(arrived.tuples, arrived.times, wanted)
+
+    def _process(
+        self, operator: InputOperator, arrived: Arrived
+    ) -> tuple[Chunk, list[tuple[int, Bucket]], list[Wanted]]:
+        counted, largest = operator.counted, Chunk()
+        buckets: list[tuple[int, Bucket]] = []
+        wanted: list[Wanted] = []
+        for share, taken in operator.shares(arrived, self._lanes):
+            if operator.has_sessions:  # sessions of joins are of several inputs together: nothing is counted before
+                sliced = counted.in_one_slice(taken, share.groups)
+            else:
+                sliced, of_groups = counted.add_up(taken, share.groups, self._epoch)
+                buckets += [(group + lane, bucket) for group, bucket in of_groups for lane in share.lanes]
+            largest = max(largest, Chunk(taken.tuples.length, len(sliced.slices), sliced.keys.count))
+            if operator.columns is not None:
+                mine = Wanted(counted.name, _selected(counted, taken), sliced.keys, operator.columns, share.lanes)
+                wanted.append(mine if share.rows is None else mine.among_all(share.rows, arrived.tuples.length))
+        return largest, buckets, wanted
+
+
+def _selected(operator: SourceOperator, arrived: Arrived) -> np.ndarray:
+    """Return which tuples some query of an operator selects, shape (tuples,)."""
+    selected = np.zeros(arrived.tuples.length, dtype=np.bool_)
+    for space, _ in operator.spaces:
+        selected |= assign_cells(space, arrived.cells, arrived.tuples.length)[0] >= 0
+    return selected
+
+
+def _span(parts: Sequence[Part]) -> tuple[int, int]:
+    """Return the event times between which all tuples lie that windows of some parts read (µs)."""
+    first, last = min(part.starts[0] for part in parts), max(part.starts[1] for part in parts)
+    longest = max(sliding_window(part.query).size_us for part in parts) if last < LATEST else 0
+    return first if first == EARLIEST else first + 1, last + longest

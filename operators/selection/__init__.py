@@ -1,0 +1,1 @@
+"""Selections: tuples of a stream, one by one."""

@@ -1,0 +1,20 @@
+"""Session windows as a kind of operator: shown, named and read as aggregations are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from operators.aggregation.kind import AGGREGATIONS
+from operators.queries import SESSIONS
+from operators.sessions.lane import SessionLane
+from operators.sessions.source import SessionSource
+
+_WHY = "tuples within the shortest gap of the operator's queries stay together"
+
+SESSION_AGGREGATIONS = replace(
+    AGGREGATIONS,
+    name=SESSIONS,
+    evaluation=lambda _: {"form": "fragments", "why": _WHY},
+    source_side=SessionSource,
+    lane_side=SessionLane,
+)
