@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import json
 import os
 import signal
@@ -20,19 +21,10 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from tests.chaos.arena import RECOVERY_SECONDS, Act, Arena
+from tests.chaos.arena import ARROW, RECOVERY_SECONDS, START_US, Act, Arena, arrow_body
+from tests.chaos.damage import DAMAGES
 from tests.kit.waiting import wait_until
-
-ARROW = "application/vnd.apache.arrow.stream"
-START_US = 1_700_000_000_000_000
-
-
-def arrow_body(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
-    """Return a record batch as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+from tests.kit.webhook import Receiver, receiving
 
 
 def times(count: int, step_us: int = 1000) -> pa.Array:
@@ -214,6 +206,57 @@ def queries_that_come_and_go(arena: Arena) -> None:
             arena.ask("DELETE", f"/queries/{answer.json()['id']}?drain=false")
 
 
+def a_sink_that_refuses_rows(arena: Arena) -> None:
+    """A webhook that answers 400 for every third row, for good: dead letters of its query, and the rest arrives."""
+    stream = arena.stream()
+    with receiving() as receiver:
+        receiver.refusal, receiver.refuses = 400, lambda row: row["v"] % 3 == 0
+        sink = {"connector": "webhook", "url": receiver.url, "sink.max_retries": 0}
+        query = arena.running(f"SELECT v FROM {stream}", sink=sink)
+        if query is None:
+            return
+        for pushed in (range(9), range(9, 18)):
+            lines = "\n".join(json.dumps({"v": v, "time": f"2026-01-01T00:00:{v:02d}Z"}) for v in pushed)
+            wait_until(functools.partial(arena.push, stream, lines.encode()), RECOVERY_SECONDS, "a push is answered")
+            _wait_delivered(arena, query, receiver, pushed.stop)
+        letters = arena.answered(f"/queries/{query}/dead-letters").json()["rows"]
+        assert sorted(letter["tuple"]["v"] for letter in letters) == list(range(0, 18, 3)), letters
+        assert all("answered 400" in letter["detail"] for letter in letters), letters
+
+
+def _wait_delivered(arena: Arena, query: str, receiver: Receiver, end: int) -> None:
+    """Wait until the rows up to ``end`` have arrived, but for each third, which is a dead letter."""
+    taken = [v for v in range(end) if v % 3]
+
+    def delivery() -> dict[str, object]:
+        return dict(arena.answered(f"/queries/{query}").json()["delivery"])
+
+    def arrived() -> bool:
+        return sorted({row["v"] for _, row in receiver.rows}) == taken and delivery()["refused"] == end - len(taken)
+
+    wait_until(arrived, RECOVERY_SECONDS, lambda: f"{taken} arrive; {receiver.rows} have; {delivery()}")
+
+
+def paths_into_the_data_folder(arena: Arena) -> None:
+    """Sinks, tables and streams of files in and above the data folder, also by other names of it."""
+    stream, own = arena.stream(), arena.service.data_dir
+    link = own.parent / f"{stream}_link"
+    link.symlink_to(own)
+    columns = "v BIGINT, time TIMESTAMP LATENESS INTERVAL '0' SECOND"
+    for path in (own / "results", own, own.parent, link / "results", link / "logs" / ".." / "batches"):
+        options = f"connector = 'file', path = '{path}', format = 'json'"
+        body = {"sql": f"SELECT v FROM {stream}", "sink": {"connector": "file", "path": str(path)}}
+        for answer in (
+            arena.ask("POST", "/queries", json=body),
+            arena.ask("POST", "/tables", json={"sql": f"CREATE TABLE {stream}_t (v BIGINT) WITH ({options})"}),
+            arena.ask("POST", "/streams", json={"sql": f"CREATE STREAM {stream}_s ({columns}) WITH ({options})"}),
+        ):
+            refused(answer, 422)
+            if answer is not None and answer.status_code == 422:
+                assert "the data folder of the service" in answer.json()["detail"], answer.text
+    link.unlink()
+
+
 def _signal(arena: Arena, number: int, *words: str) -> None:
     processes = arena.processes(*words)
     if processes:
@@ -269,10 +312,10 @@ INPUT: tuple[Act, ...] = (
 )  # fmt: skip
 REQUESTS: tuple[Act, ...] = (
     groups_without_end, statements_without_end, texts_that_grow, dead_letters_without_end,
-    validations_by_clients_that_go, queries_that_come_and_go,
+    validations_by_clients_that_go, queries_that_come_and_go, a_sink_that_refuses_rows, paths_into_the_data_folder,
 )  # fmt: skip
 FAULTS: tuple[Act, ...] = (
     a_worker_is_killed, the_jvm_is_killed, the_driver_is_killed, the_service_is_killed, a_worker_is_stopped,
     the_jvm_is_stopped, the_driver_is_stopped, the_planner_is_stopped,
 )  # fmt: skip
-ACTS = (*INPUT, *REQUESTS, *FAULTS)
+ACTS = (*INPUT, *REQUESTS, *FAULTS, *DAMAGES)

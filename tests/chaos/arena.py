@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import httpx
 import psutil
+import pyarrow as pa
 
 from tests.kit.client import Api
 from tests.kit.service import RunningService
@@ -23,8 +24,18 @@ from tests.oracle.verify import verify
 MEMORY_BYTES = 4 << 30
 RECOVERY_SECONDS = 600.0
 REQUEST_SECONDS = 120.0
+ARROW = "application/vnd.apache.arrow.stream"
+START_US = 1_700_000_000_000_000
 _GROUPS = Path("/sys/fs/cgroup/memory")  # version 1; version 2 has one file of the same use elsewhere
 _UNIFIED = Path("/sys/fs/cgroup")
+
+
+def arrow_body(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
+    """Return a record batch as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
 
 
 class ConfinedService(RunningService):
@@ -92,12 +103,40 @@ class Arena:
         self._streams.append(name)
         return name
 
-    def query(self, sql: str) -> httpx.Response | None:
+    def query(self, sql: str, **options: Any) -> httpx.Response | None:
         """Register a query and wait for a while until it runs."""
-        answered = self.ask("POST", "/queries?wait=10", json={"sql": sql})
+        answered = self.ask("POST", "/queries?wait=10", json={"sql": sql, **options})
         if answered is not None and answered.status_code == 201:
             self._queries.append(answered.json()["id"])
         return answered
+
+    def running(self, sql: str, **options: Any) -> str | None:
+        """Register a query, wait until it runs and return its id; None where the service has no room for it."""
+        answered = self.query(sql, **options)
+        if answered is None or answered.status_code in (429, 503):
+            return None
+        assert answered.status_code == 201, answered.text
+        query = str(answered.json()["id"])
+        wait_until(
+            lambda: self.answered(f"/queries/{query}").json()["state"] == "RUNNING", RECOVERY_SECONDS, f"{query} runs"
+        )
+        return query
+
+    def answered(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        """GET what must be there, as often as it takes until the service is there."""
+
+        def answer() -> httpx.Response | None:
+            answered = self.ask("GET", path, headers=headers)
+            return None if answered is None or answered.status_code in (429, 503) else answered
+
+        answered = wait_until(answer, RECOVERY_SECONDS, f"GET {path} is answered")
+        assert answered is not None
+        assert answered.status_code == 200, answered.text
+        return answered
+
+    def rows_out(self, query: str) -> int:
+        """Return how many rows a query has answered."""
+        return int(self.answered(f"/queries/{query}").json()["rows_out"])
 
     def push(self, stream: str, body: bytes, content_type: str = "application/x-ndjson") -> httpx.Response | None:
         """Push a body."""

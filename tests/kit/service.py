@@ -79,6 +79,12 @@ class RunningService:
 
     def start(self) -> RunningService:
         """Start the process and wait until `/readyz` says yes."""
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the process."""
         if self.alive():
             raise ServiceFailedError(f"a service can be started only once at a time, pid {self.pid} runs")
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -98,8 +104,6 @@ class RunningService:
             )
         self._sessions.append(self._process.pid)
         self.starts += 1
-        self.wait_ready()
-        return self
 
     def wait_ready(self, deadline_seconds: float = READY_SECONDS) -> None:
         """Wait until `/readyz` answers 200; fail at once when the process ends before."""
@@ -116,6 +120,30 @@ class RunningService:
             wait_until(ready, deadline_seconds, f"GET {self.url}/readyz answers 200")
         except DeadlineExceededError as error:
             raise ServiceFailedError(self._with_tail(str(error))) from error
+
+    def refusal(self) -> str:
+        """Start on a damaged data folder, and end again; return why the service does not start, or is not ready.
+
+        AssertionError where it becomes ready.
+        """
+        began = self.log.stat().st_size
+        self.launch()
+
+        def told() -> str:
+            if not self.alive():
+                return self.log.read_bytes()[began:].decode(errors="replace")
+            with contextlib.suppress(httpx.TransportError):
+                answer = httpx.get(f"{self.url}/readyz", timeout=5)
+                assert answer.status_code != 200, "a service without what it needs to go on must not be ready"
+                return answer.text if "from a backup" in answer.text else ""
+            return ""
+
+        text = wait_until(told, READY_SECONDS, "the service says without which file it cannot go on")
+        self.kill()
+        wait_until(lambda: not self.left_over(), READY_SECONDS, "what the service started is gone")
+        assert "from a backup" in text, text
+        assert "Traceback" not in text, text
+        return text
 
     def kill(self) -> None:
         """SIGKILL the main process alone: its JVM and workers are left to notice by themselves."""

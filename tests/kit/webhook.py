@@ -13,12 +13,13 @@ from typing import Any
 class Receiver(ThreadingHTTPServer):
     """Answers with ``answer``, a status and headers; ``posted`` are headers (in lower case) and bodies.
 
-    A body that has a row which ``refuses`` says True of is answered 422.
+    A body that has a row which ``refuses`` says True of is answered ``refusal``.
     """
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.answer: tuple[int, dict[str, str]] = (204, {})
+        self.refusal = 422
         self.refuses: Callable[[dict[str, Any]], bool] = lambda _: False
         self.posted: list[tuple[dict[str, str], bytes]] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/rows"
@@ -37,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(receiver, Receiver)
         status, headers = receiver.answer
         if status < 300 and any(map(receiver.refuses, json.loads(body).get("rows", ()))):
-            status = 422
+            status = receiver.refusal
         if status < 300:
             receiver.posted.append(({name.lower(): value for name, value in self.headers.items()}, body))
         self.send_response(status)

@@ -11,15 +11,14 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from api.client import BraidClient
+from tests.kit.damage import Damage, Damaged, flipped, removed
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 
@@ -77,40 +76,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         service.end_everything()
 
 
-@dataclass(frozen=True)
-class Damaged:
-    """Files of a data folder, damaged as long as the context lasts."""
-
-    files: Sequence[Path]
-    damage: Callable[[bytes], bytes | None]
-
-    def __enter__(self) -> None:
-        self._whole.update({file: file.read_bytes() for file in self.files})
-        for file, whole in self._whole.items():
-            damaged = self.damage(whole)
-            file.unlink()  # it may have links
-            if damaged is not None:
-                file.write_bytes(damaged)
-
-    def __exit__(self, *_: object) -> None:
-        for file, whole in self._whole.items():
-            file.write_bytes(whole)
-
-    @cached_property
-    def _whole(self) -> dict[Path, bytes]:
-        return {}
-
-
-def flipped(data: bytes) -> bytes:
-    """Return other bytes in the middle."""
-    middle = len(data) // 2
-    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
-
-
-DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+DAMAGES: dict[str, Damage] = {
     "flipped": flipped,
     "cut": lambda data: data[: len(data) // 2],
-    "removed": lambda _: None,
+    "removed": removed,
 }
 NEEDED = {
     "buckets/*": "buckets/",
