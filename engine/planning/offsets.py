@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
+
+import orjson
+
+from sources.core.checksums import crc32
+from sources.core.errors import CorruptData
 
 
 class PassedOver(NamedTuple):
@@ -59,8 +64,8 @@ class Offset:
     passed_over: Sequence[PassedOver] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that Spark logs."""
-        return {
+        """Return the form that Spark logs, with its checksum."""
+        value = {
             "seq": self.seq,
             "epoch": self.epoch,
             "streams": {stream: dict(partitions) for stream, partitions in self.streams.items()},
@@ -79,10 +84,18 @@ class Offset:
             "failed": dict(self.failed),
             "passed_over": [list(passed_over) for passed_over in self.passed_over],
         }
+        return {**value, "crc": _checksum(value)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
-        """Read what :meth:`to_json` wrote."""
+        """Read what :meth:`to_json` wrote, in whatever order; CorruptData where it is another."""
+        value = dict(value)
+        crc = value.pop("crc", None)  # offsets of older versions have none
+        if not value.keys() <= {each.name for each in fields(cls)} or crc not in (None, _checksum(value)):
+            raise CorruptData(
+                "An offset in Spark's log (checkpoint/offsets) must hold what was written to go on; its checksum is"
+                " another. Restore the data directory from a backup."
+            )
         budget_us = value.get("firing_budget_us")
         return cls(
             **{
@@ -103,6 +116,10 @@ class Offset:
             for partition, end in partitions.items()
             if end > self.begins[stream][partition]
         ]
+
+
+def _checksum(value: Mapping[str, Any]) -> int:
+    return crc32(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Spark logs the offset of a batch before it runs, and its commit after its record
 the batch log counts from 1. It flushes neither log to disk, so the newest file of each may be torn. A commit that is
 gone has its batch run again, without effect; an offset that is gone has its batch planned again, which is right only
 while that is not published. The offset of a published batch and the state of lanes that its record names were flushed
-before it, unless the setting ``flush_batches`` is off; they must be whole.
+before it, unless the setting ``flush_batches`` is off; they must be whole. Spark's log has no checksums here, so an
+offset has its own.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def check_checkpoint(storage: Storage) -> None:
             LaneFiles(storage, published + 1, path).check()
     if committed > published:
         raise _missing(f"batches/{committed:012d}.json", f"Spark committed batch {committed}")
-    if logged < published or not (logged == 0 or _is_whole(storage, OFFSETS, logged)):
+    if published and not _is_whole(storage, OFFSETS, published):
         raise _missing(_path(OFFSETS, published), f"batch {published} was published")
 
 
@@ -114,12 +115,15 @@ def _path(folder: str, seq: int) -> str:
 
 
 def _is_whole(storage: Storage, folder: str, seq: int) -> bool:
-    """Whether a file of Spark's, a version and then a JSON value a line, is all there."""
-    version, *lines = storage.get(_path(folder, seq)).splitlines() or [b""]
+    """Whether a file of Spark's, a version and then a JSON object a line, is all there, and an offset what it was."""
     try:
-        return version.startswith(b"v") and len(lines) == _LINES[folder] and all(orjson.loads(line) for line in lines)
-    except orjson.JSONDecodeError:
+        version, *lines = storage.get(_path(folder, seq)).splitlines() or [b""]
+        values = [dict(orjson.loads(line)) for line in lines]
+        if folder == OFFSETS and values:
+            Offset.from_json(values[-1])
+    except (FileNotFoundError, ValueError, TypeError, CorruptData):
         return False
+    return version.startswith(b"v") and len(values) == _LINES[folder] and all(values)
 
 
 def _missing(path: str, why: str) -> CorruptData:

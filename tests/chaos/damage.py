@@ -13,11 +13,12 @@ import orjson
 import pyarrow as pa
 
 from engine.job_files import BATCHES, CHANGELOGS, LANES, PLANS
+from engine.recovery.checkpoint import OFFSETS
 from operators.state.lane_state import unpack
 from sources.core.record_log import RecordLog, file_number
 from sources.core.storage import Storage
 from tests.chaos.arena import ARROW, RECOVERY_SECONDS, START_US, Act, Arena, arrow_body
-from tests.kit.damage import Damage, Damaged, removed, with_any_bit_flipped
+from tests.kit.damage import Damage, Damaged, in_last_line, removed, with_any_bit_flipped
 from tests.kit.waiting import wait_until
 
 KEYS = 60_000  # so many that buckets are files
@@ -52,7 +53,7 @@ def _start_refused_with(arena: Arena, damage: Damage) -> None:
     service.kill()
     wait_until(lambda: not service.left_over(), RECOVERY_SECONDS, "what the service started is gone")
     path = arena.rng.choice(needed_files(arena))
-    with Damaged([service.data_dir / path], damage):
+    with Damaged([service.data_dir / path], in_last_line(damage) if path.startswith(OFFSETS) else damage):
         refusal = service.refusal()
     assert path in refusal, f"without {path}: {refusal}"
     service.revive()
@@ -85,7 +86,8 @@ def needed_files(arena: Arena) -> list[str]:
     buckets = sorted(payload.path for entry in entries for payload in unpack(storage.get(entry)) if payload.path)
     plan = max((number for name in storage.names(PLANS) if (number := file_number(name)) <= record["epoch"]), default=0)
     changelogs = [f"{CHANGELOGS}/{epoch:012d}.json" for epoch in range(plan + 1, record["epoch"] + 1)]
-    kinds = manifests, entries, buckets, changelogs, [f"{BATCHES}/{batches.latest():012d}.json"], [LANES]
+    newest = f"{BATCHES}/{batches.latest():012d}.json", f"{OFFSETS}/{batches.latest() - 1}", LANES
+    kinds = manifests, entries, buckets, changelogs, *([path] for path in newest)
     return [arena.rng.choice(kind) for kind in kinds if kind]
 
 

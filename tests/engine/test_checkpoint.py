@@ -66,6 +66,16 @@ def test_what_a_power_cut_tore_and_nobody_needs_goes(storage: Storage, path: str
     assert files(storage) == before
 
 
+def test_no_bit_of_the_offset_of_a_published_batch_may_be_another(storage: Storage) -> None:
+    begin = OFFSET.rindex(b"\n") + 1
+    for at in range(begin, len(OFFSET)):
+        for bit in range(8):
+            storage.put(f"{OFFSETS}/1", OFFSET[:at] + bytes([OFFSET[at] ^ 1 << bit]) + OFFSET[at + 1 :], durable=False)
+            with pytest.raises(CorruptData, match=r"checkpoint/offsets/1 must be there, and whole"):
+                check_checkpoint(storage)
+    assert storage.exists(f"{OFFSETS}/2"), "that of the batch after it, which may be begun"
+
+
 def test_an_offset_of_a_published_batch_must_be_there(storage: Storage) -> None:
     storage.delete(f"{OFFSETS}/2")
     for torn in (OFFSET[:-9], b""):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.planning.offsets import Offset, Span, advance_waterline
+from sources.core.errors import CorruptData
 
 positions = st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("01"), st.integers(0, 50)))
 clocks = st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(-(10**15), 10**15)))
@@ -20,9 +24,18 @@ def test_json_round_trip(streams: dict[str, dict[str, int]], times: dict[str, in
 
 def test_an_offset_of_a_version_before_there_were_idle_streams_is_read() -> None:
     value = Offset(1, 1).to_json()
-    for name in ("planned_us", "idle", "recent"):
+    for name in ("planned_us", "idle", "recent", "crc"):
         del value[name]
     assert Offset.from_json(value) == Offset(1, 1)
+
+
+def test_an_offset_that_is_not_what_was_written_is_refused() -> None:
+    value = Offset(2, 1, {"a": {"0": 84}}, {"a": {"0": 80}}, {"a": 7}, {"a": 5}, firing_budget_us=0.1).to_json()
+    assert Offset.from_json(json.loads(json.dumps(value, sort_keys=True))).streams == {"a": {"0": 84}}
+    unknown = {name: of_name for name, of_name in value.items() if name != "crc"} | {"brc": value["crc"]}
+    for other in (value | {"streams": {"a": {"0": 94}}}, value | {"crc": 1}, value | {"new": 1}, unknown):
+        with pytest.raises(CorruptData, match="checkpoint/offsets"):
+            Offset.from_json(other)
 
 
 @given(positions, positions)

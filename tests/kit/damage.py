@@ -50,6 +50,17 @@ def removed(_: bytes) -> None:
     """Return None: the file is gone."""
 
 
+def in_last_line(damage: Damage) -> Damage:
+    """Return a damage of the last line only: where that is ours in a file of Spark's."""
+
+    def damaged(data: bytes) -> bytes | None:
+        begin = data.rindex(b"\n") + 1
+        line = damage(data[begin:])
+        return None if line is None else data[:begin] + line
+
+    return damaged
+
+
 def _with_flipped_bit(data: bytes, bit: int) -> bytes:
     at = bit // 8
     return data[:at] + bytes([data[at] ^ 1 << bit % 8]) + data[at + 1 :]
