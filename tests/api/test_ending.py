@@ -11,6 +11,10 @@ from pathlib import Path
 import httpx
 import psutil
 
+from engine.job_files import BATCHES
+from engine.recovery.checkpoint import newest_offset
+from sources.core.record_log import RecordLog
+from sources.core.storage import Storage
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 
@@ -64,6 +68,50 @@ def test_a_service_ends_while_its_job_is_stopped_and_clients_wait(tmp_path: Path
         service.start()
         wait_until(lambda: client.get("/streams/s").json()["tuples"] == 1, 60, "what was accepted is read")
         service.stop()
+
+
+def test_what_is_deleted_without_draining_is_retired_while_a_batch_hangs(tmp_path: Path) -> None:
+    patience = {"BRAID_STALL_SECONDS": "600", "BRAID_BATCH_LIMIT_SECONDS": "600"}  # nobody ends what hangs
+    service = RunningService(tmp_path / "data", tmp_path / "service.log", patience).start()
+    with contextlib.ExitStack() as stack:
+        stack.callback(service.end_everything)
+        client = stack.enter_context(httpx.Client(base_url=service.url, timeout=60))
+        assert client.post("/streams", json={"sql": STREAM}).is_success
+        sql = {"sql": "SELECT v FROM s"}
+        deleted, kept = (client.post("/queries?wait=60", json=sql).json()["id"] for _ in range(2))
+
+        def push(value: int) -> None:
+            row = {"v": value, "time": f"2026-01-01T00:00:{value:02d}Z"}
+            assert client.post("/streams/s/events", json=[row]).json()["accepted"] == 1
+
+        def rows(query: str) -> list[dict[str, int]]:
+            return list(client.get(f"/queries/{query}/results").json()["rows"])
+
+        push(1)
+        wait_until(lambda: rows(kept) == [{"v": 1}], 60, "a row is there")
+        workers = service.descendants(lambda process: "pyspark.worker" in process.cmdline())
+        for worker in workers:
+            worker.suspend()
+        push(2)
+        wait_until(lambda: _has_begun_a_batch(service), 60, "a batch has begun")
+        answer = client.delete(f"/queries/{deleted}?drain=false")
+        assert (answer.status_code, answer.json()["state"]) == (202, "RETIRED")
+        assert client.get(f"/queries/{deleted}").json()["state"] == "RETIRED"
+        assert client.get(f"/queries/{kept}").json()["state"] == "RUNNING"
+        assert _has_begun_a_batch(service), "it hangs still"
+        assert {worker.status() for worker in workers} == {psutil.STATUS_STOPPED}
+        for worker in workers:
+            worker.resume()
+        wait_until(lambda: rows(kept) == [{"v": 1}, {"v": 2}], 60, "the batch has ended")
+        wait_until(lambda: client.get(f"/queries/{deleted}/results").json()["end"], 60, "its rows have an end")
+        assert rows(deleted)[0] == {"v": 1}
+        service.stop()
+
+
+def _has_begun_a_batch(service: RunningService) -> bool:
+    """Tell whether Spark has logged a batch that is not published."""
+    storage = Storage(str(service.data_dir))
+    return newest_offset(storage) > RecordLog(storage, BATCHES).latest()
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -173,3 +173,33 @@ def test_damage_that_the_running_job_finds_is_told_by_readyz_and_ends_the_job(
         service.end_everything()
         shutil.rmtree(written)
         shutil.copytree(kept, written)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_tuples_of_joins_that_are_damaged_under_a_running_job_end_it_by_their_name_and_give_no_wrong_row(
+    written: Path, damage: str, tmp_path: Path
+) -> None:
+    shutil.copytree(written, kept := tmp_path / "kept")
+    service = RunningService(written, tmp_path / "service.log", ENVIRONMENT)
+    try:
+        service.start()
+        with BraidClient(service.url, timeout=60) as braid:
+            pairs = next(query["id"] for query in braid.queries() if query["name"] == "pairs")
+            before = braid.query(pairs)["rows_out"]
+            with Damaged(files(written, "tuples/*"), DAMAGES[damage]):
+                for stream in ("taps", "knocks"):  # so that the window of the tuples is over
+                    braid.push(stream, [{"device": -1, "volts": 0, "time": "2026-01-01T12:00:30Z"}])
+                wait_until(lambda: (written / "damaged.json").exists(), 120, "the job finds it")
+                wait_until(lambda: not (written / "job.json").exists(), 60, "the job is gone")
+                detail = httpx.get(f"{service.url}/readyz").json()["detail"]
+                assert re.search("The file tuples/.*from a backup", detail)
+                assert braid.query(pairs)["rows_out"] == before
+                service.stop()
+                assert "The file tuples/" in service.refusal()
+            service.start()
+            wait_until(lambda: braid.query(pairs)["rows_out"] == before + DEVICES, 120, "all pairs are there")
+        service.stop()
+    finally:
+        service.end_everything()
+        shutil.rmtree(written)
+        shutil.copytree(kept, written)
