@@ -25,7 +25,7 @@ from operators.operator import FiringBatch, Held, Mask, ResultBlock
 from operators.predicates.space_key import SpaceKey
 from operators.report import Work
 from operators.state.bucket import Bucket
-from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
+from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, map_tuples, put_payload
 from operators.state.lane_state import Head, LaneState, Payload, digest_of, pack, unpack
 from operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
 from operators.state.tuple_files import TupleFiles
@@ -67,7 +67,7 @@ class Lane:
 
     def __init__(self, storage: Storage, join_row_limit: int = 1_000_000) -> None:
         self._storage = storage
-        self._files = TupleFiles(partial(read_state, storage))
+        self._files = TupleFiles(partial(map_tuples, storage))
         self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)

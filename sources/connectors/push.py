@@ -28,15 +28,14 @@ from sources.connectors.segment import (
     FrameHeader,
     MalformedInput,
     Payload,
+    SegmentFile,
     corrupt,
     encode_frame,
     encode_payload,
     is_whole,
     list_segments,
-    map_segment,
     read_malformed,
     read_tuples,
-    scan,
     segment_index,
     segment_path,
 )
@@ -173,8 +172,8 @@ class PushLog:
     def kept_frames(self) -> Iterator[FrameHeader]:
         """Yield the headers of all frames that are kept, oldest first."""
         for first in list_segments(self._folder):
-            with memoryview(map_segment(segment_path(self._folder, first))) as data:
-                for frame in scan(data):
+            with SegmentFile(segment_path(self._folder, first)) as segment:
+                for frame in segment.frames():
                     yield frame.header
 
     def close(self) -> None:
@@ -199,9 +198,9 @@ class PushLog:
         self._end, self._position = self._segment, 0
         path = segment_path(self._folder, self._segment)
         if firsts:
-            with memoryview(map_segment(path)) as data:
-                for frame in scan(data):
-                    if frame.header.first != self._end or not is_whole(data, frame):
+            with SegmentFile(path) as segment:
+                for frame in segment.frames():
+                    if frame.header.first != self._end or not is_whole(segment.payload_of(frame), frame):
                         break
                     self._end, self._position = frame.header.end, frame.end
         acknowledged = self._durable.get()
@@ -329,14 +328,13 @@ class PushConnector:
         """
         if partition != PARTITION:
             raise ValueError(f"A push stream has partition {PARTITION!r} only, got {partition!r}.")
-        for data, frame in segment_index(self._folder).frames(start, end):
+        for payload, frame in segment_index(self._folder).frames(start, end):
             header = frame.header
-            view = memoryview(data)
-            if not is_whole(view, frame):
+            if not is_whole(payload, frame):
                 raise corrupt(self._folder, frame.start, f"the checksum of offset {header.first} differs")
             low, high = max(start, header.first) - header.first, min(end, header.end) - header.first
-            tuples = read_tuples(data, frame, self._schema)
-            malformed = read_malformed(view, frame)
+            tuples = read_tuples(payload, frame, self._schema)
+            malformed = read_malformed(payload, frame)
             total = header.end - header.first
             yield Chunk(
                 tuples[low : min(high, header.tuples)] if low < header.tuples else tuples[:0],

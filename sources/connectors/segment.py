@@ -15,6 +15,7 @@ immutable, and each starts at the offset where the one before ended; so does eac
 from __future__ import annotations
 
 import bisect
+import os
 import struct
 import threading
 import zlib
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import orjson
 import pyarrow as pa
@@ -31,8 +32,9 @@ from sources.connectors.connector import Malformed
 from sources.core.errors import CorruptData
 
 MAGIC = b"BRF1"
-ALIGNMENT = 64  # what Arrow asks of buffers, so that mapped files are used without a copy
+ALIGNMENT = 64  # what Arrow asks of buffers, so that what is read is used without a copy
 MARK_BYTES = 64 << 10  # an index remembers the place of one frame in so many bytes
+BLOCK_BYTES = 256 << 10  # so much is read at once, at least
 _PREFIX = struct.Struct("<4sIQII")
 _CRC = struct.Struct("<I")
 _UNCHECKED = _PREFIX.size - _CRC.size
@@ -122,54 +124,86 @@ def encode_frame(header: FrameHeader, payload: Payload) -> list[Any]:
     return [checked + _CRC.pack(crc) + text, *payload.parts]
 
 
-def read_frame(data: memoryview, start: int) -> Frame | None:
-    """Return the frame at ``start``, or None when the bytes there are no whole frame; the payload is not checked."""
-    if start + _PREFIX.size > len(data):
-        return None
-    magic, header_bytes, payload_bytes, payload_crc, header_crc = _PREFIX.unpack_from(data, start)
-    payload = start + _PREFIX.size + header_bytes
-    if magic != MAGIC or payload + payload_bytes > len(data):
-        return None
-    text = data[start + _PREFIX.size : payload]
-    if zlib.crc32(text, zlib.crc32(data[start : start + _UNCHECKED])) != header_crc:
-        return None
-    return Frame(FrameHeader(**orjson.loads(text)), start, payload, payload_bytes, payload_crc)
+class SegmentFile:
+    """A segment that is open for reading, as long as the context lasts; FileNotFoundError when there is none.
+
+    It is read rather than mapped: a file that is cut under a map ends the process. Positions are bytes from its
+    beginning, ``size`` is where it ended when it was opened. Raises CorruptData for what the disk does not read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb", buffering=0)
+        self.size = os.fstat(self._file.fileno()).st_size
+        self._block, self._begin = pa.py_buffer(b""), 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def frame_at(self, start: int) -> Frame | None:
+        """Return the frame at ``start``, or None when the bytes there are no whole frame; the payload is not read."""
+        prefix = self._bytes(start, _PREFIX.size)
+        if len(prefix) < _PREFIX.size:
+            return None
+        magic, header_bytes, payload_bytes, payload_crc, header_crc = _PREFIX.unpack_from(prefix)
+        payload = start + _PREFIX.size + header_bytes
+        if magic != MAGIC or payload + payload_bytes > self.size:
+            return None
+        head = self._bytes(start, payload - start)
+        text = head[_PREFIX.size :]
+        if zlib.crc32(text, zlib.crc32(head[:_UNCHECKED])) != header_crc:
+            return None
+        return Frame(FrameHeader(**orjson.loads(text)), start, payload, payload_bytes, payload_crc)
+
+    def payload_of(self, frame: Frame) -> pa.Buffer:
+        """Return the payload of a frame, unchecked."""
+        return pa.py_buffer(self._bytes(frame.payload, frame.payload_bytes))
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames until the first bytes that are no whole frame; payloads are not read."""
+        start = 0
+        while (frame := self.frame_at(start)) is not None:
+            yield frame
+            start = frame.end
+
+    def _bytes(self, start: int, count: int) -> memoryview:
+        """Return bytes of the file, fewer where it ends; those after them are read with them."""
+        at = start - self._begin
+        if not 0 <= at <= at + count <= len(self._block):
+            self._block, self._begin, at = self._read(start, max(count, BLOCK_BYTES)), start, 0
+        return memoryview(self._block)[at : at + count]
+
+    def _read(self, start: int, count: int) -> pa.Buffer:
+        block = pa.allocate_buffer(max(0, min(count, self.size - start)))
+        try:
+            read = os.preadv(self._file.fileno(), [block], start)
+        except OSError as error:
+            raise corrupt(self._path, start, f"the disk does not read it: {error.strerror}") from error
+        return block.slice(0, read)
 
 
-def is_whole(data: memoryview, frame: Frame) -> bool:
+def is_whole(payload: pa.Buffer, frame: Frame) -> bool:
     """Whether the payload of ``frame`` is what was written."""
-    return zlib.crc32(data[frame.payload : frame.end]) == frame.payload_crc
+    return zlib.crc32(payload) == frame.payload_crc
 
 
-def scan(data: memoryview, start: int = 0) -> Iterator[Frame]:
-    """Yield the frames from position ``start`` until the first bytes that are no whole frame; payloads unchecked."""
-    while (frame := read_frame(data, start)) is not None:
-        yield frame
-        start = frame.end
-
-
-def read_tuples(data: pa.Buffer, frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
+def read_tuples(payload: pa.Buffer, frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
     """Return the tuples of ``frame`` without copying them."""
     if frame.header.tuples == 0:
         return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    return pa.ipc.read_record_batch(data.slice(frame.payload, frame.header.tuple_bytes), schema)
+    return pa.ipc.read_record_batch(payload.slice(0, frame.header.tuple_bytes), schema)
 
 
-def read_malformed(data: memoryview, frame: Frame) -> tuple[Malformed, ...]:
+def read_malformed(payload: pa.Buffer, frame: Frame) -> tuple[Malformed, ...]:
     """Return the malformed inputs of ``frame``."""
     if frame.header.malformed == 0:
         return ()
-    start = frame.payload + frame.header.tuple_bytes
-    entries = orjson.loads(data[start : start + frame.header.malformed_bytes])
+    start = frame.header.tuple_bytes
+    entries = orjson.loads(memoryview(payload)[start : start + frame.header.malformed_bytes])
     return tuple(Malformed(detail, raw) for detail, raw in entries)
-
-
-def map_segment(path: Path) -> pa.Buffer:
-    """Map a segment into memory; FileNotFoundError when there is none."""
-    if path.stat().st_size == 0:
-        return pa.py_buffer(b"")
-    with pa.memory_map(str(path)) as source:
-        return source.read_buffer()
 
 
 def segment_path(folder: Path, first: int) -> Path:
@@ -203,29 +237,29 @@ class SegmentIndex:
         self._marks: dict[int, list[tuple[int, int]]] = {}
 
     def frames(self, start: int, end: int) -> Iterator[tuple[pa.Buffer, Frame]]:
-        """Yield the frames that have offsets in ``[start, end)``, with the segment's bytes; payloads unchecked.
+        """Yield the frames that have offsets in ``[start, end)``, with their payloads, which are unchecked.
 
         Raises CorruptData when offsets are not there (yet, or any more) or a header does not read back.
         """
         offset = start
         while offset < end:
-            segment = self._segment_of(offset)
-            path = segment_path(self._folder, segment)
+            first = self._segment_of(offset)
+            path = segment_path(self._folder, first)
             try:
-                data = map_segment(path)
+                segment = SegmentFile(path)
             except FileNotFoundError:
                 raise self._gone(offset) from None
-            view = memoryview(data)
-            next_offset, position = self._mark_before(segment, offset)
-            while position < len(view) and next_offset < end:
-                frame = read_frame(view, position)
-                if frame is None or frame.header.first != next_offset:
-                    raise corrupt(path, position, f"offset {next_offset} is not there")
-                self._mark(segment, next_offset, position)
-                next_offset, position = frame.header.end, frame.end
-                if next_offset > max(offset, frame.header.first):
-                    yield data, frame
-            if next_offset <= offset and self._segment_of(offset, refresh=True) == segment:
+            with segment:
+                next_offset, position = self._mark_before(first, offset)
+                while position < segment.size and next_offset < end:
+                    frame = segment.frame_at(position)
+                    if frame is None or frame.header.first != next_offset:
+                        raise corrupt(path, position, f"offset {next_offset} is not there")
+                    self._mark(first, next_offset, position)
+                    next_offset, position = frame.header.end, frame.end
+                    if next_offset > max(offset, frame.header.first):
+                        yield segment.payload_of(frame), frame
+            if next_offset <= offset and self._segment_of(offset, refresh=True) == first:
                 raise CorruptData(f"Offsets {offset} to {end} must be in {self._folder}, which ends before them.")
             offset = max(offset, next_offset)
 

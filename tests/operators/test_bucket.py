@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from operators.state.held_buckets import HeldBuckets
 from operators.state.merging import merge_buckets
 from operators.state.packed_sums import WithPacked
 from operators.stream_operators import StreamOperators
+from sources.core.errors import CorruptData
 from sources.core.schema import BOOLEAN
 from sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicate_of
@@ -341,3 +344,16 @@ def test_through_the_store(tmp_path: object, large: bool) -> None:
     assert bool(data) != large
     assert contents(Bucket.deserialize(get_payload(storage, path, data))) == contents(bucket)
     assert storage.names("buckets") == ([path.removeprefix("buckets/")] if large else [])
+
+
+@pytest.mark.parametrize("length", [0, 1, 4096])
+def test_a_bucket_whose_file_is_cut_while_it_is_in_use_is_what_it_was(tmp_path: Path, length: int) -> None:
+    """What is cut under a map would end the process."""
+    storage = Storage(str(tmp_path))
+    (bucket,) = buckets_of(queries(False), [{"k": 1, "v": 3, "s": "x" * INLINE_BYTES, "t": 5}])
+    path, _ = put_bucket(storage, 12, bucket)
+    in_use = Bucket.deserialize(get_payload(storage, path, b""))
+    os.truncate(tmp_path / path, length)
+    assert contents(in_use) == contents(bucket)
+    with pytest.raises(CorruptData, match=f"The file {path} must hold what was written"):
+        get_payload(storage, path, b"")

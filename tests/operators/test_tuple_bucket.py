@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from operators import kernels
 from operators.state import tuple_bucket
-from operators.state.bucket_store import TUPLES, put_block, read_state
+from operators.state.bucket_store import TUPLES, map_tuples, put_block
 from operators.state.keys import encode_keys
 from operators.state.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
 from operators.state.tuple_files import TIME, TupleFiles
@@ -54,7 +54,7 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
     assert indexed.table.num_rows == (is_wanted.sum() if worth_taking else length)
 
     storage = Storage(str(tmp_path))
-    path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(partial(read_state, storage))
+    path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(partial(map_tuples, storage))
     read: dict[str, list[tuple[int, int, int, int]]] = {}
     shares: dict[str, dict[int, int]] = {}
     for lane, index in indexed.indexes:
@@ -92,7 +92,7 @@ def test_nothing_is_written_that_nobody_wants() -> None:
 
 def test_a_file_is_opened_once_for_all_that_hold_it(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    files = TupleFiles(partial(read_state, storage))
+    files = TupleFiles(partial(map_tuples, storage))
     path = put_block(storage, TUPLES, 1, pa.table({TIME: [7]}))
     file = files.at(path)
     assert file.times.tolist() == [7]

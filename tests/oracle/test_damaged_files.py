@@ -203,3 +203,33 @@ def test_tuples_of_joins_that_are_damaged_under_a_running_job_end_it_by_their_na
         service.end_everything()
         shutil.rmtree(written)
         shutil.copytree(kept, written)
+
+
+def test_tuples_of_joins_that_are_cut_while_lanes_have_them_mapped_end_the_job_by_their_name(tmp_path: Path) -> None:
+    service = RunningService(tmp_path / "data", tmp_path / "service.log", ENVIRONMENT)
+    try:
+        service.start()
+        with BraidClient(service.url, timeout=60) as braid:
+            for stream in ("taps", "knocks"):
+                braid.create_stream(STREAM.format(stream))
+            pairs = braid.create_query(QUERIES["pairs"].replace("10 SECONDS", "20 SECONDS SLIDE 10 SECONDS"), wait=60)
+            for stream in ("taps", "knocks"):
+                braid.push(stream, events(1))
+                braid.push(stream, [{"device": -1, "volts": 0, "time": "2026-01-01T12:00:15Z"}])
+            wait_until(lambda: braid.query(pairs["id"])["rows_out"] == DEVICES, 60, "a window has fired")
+            whole = {file: file.read_bytes() for file in files(service.data_dir, "tuples/*")}
+            for file in whole:
+                os.truncate(file, 1)
+            for stream in ("taps", "knocks"):
+                braid.push(stream, [{"device": -1, "volts": 0, "time": "2026-01-01T12:00:25Z"}])
+            wait_until(lambda: (service.data_dir / "damaged.json").exists(), 120, "the job finds it")
+            assert re.search("The file tuples/.*from a backup", httpx.get(f"{service.url}/readyz").json()["detail"])
+            service.stop()
+            for file, data in whole.items():
+                file.write_bytes(data)
+            service.start()
+            wait_until(lambda: braid.query(pairs["id"])["rows_out"] == 2 * DEVICES + 1, 120, "all pairs are there")
+            assert all(query["state"] == "RUNNING" for query in braid.queries())
+        service.stop()
+    finally:
+        service.end_everything()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.connectors.push import PushConnector, PushLog
-from sources.connectors.segment import list_segments, map_segment, scan, segment_path
+from sources.connectors.segment import SegmentFile, list_segments, segment_path
 from sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady
 from sources.core.storage import Storage
 from tests.sources.pushed import DEFINITION, SCHEMA, bad, everything, folder_of, read, tuples
@@ -257,6 +257,22 @@ def test_any_range_of_any_log_reads_the_same(
     log.close()
 
 
+@pytest.mark.parametrize("length", [1, 20_000])
+def test_a_segment_that_is_cut_while_it_is_read_is_refused_by_its_name(storage: Storage, length: int) -> None:
+    """What is cut under a map would end the process."""
+    log = PushLog(storage, DEFINITION)
+    for n in range(1000):  # several blocks
+        log.append(tuples(n), [], 0, 0)
+    reader = PushConnector(storage, DEFINITION).read("0", 0, 1000)
+    read_before = [next(reader)]
+    path = segment_path(folder_of(storage), 0)
+    os.truncate(path, length)
+    with pytest.raises(CorruptData, match=f"Segment {path.name} must hold a whole frame"):
+        read_before.extend(reader)
+    assert everything(read_before) == list(range(len(read_before)))
+    log.close()
+
+
 def test_an_index_finds_offsets_from_the_middle(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sources.connectors.segment.MARK_BYTES", 1_000)
     log = PushLog(storage, DEFINITION, roll_bytes=10_000)
@@ -265,8 +281,8 @@ def test_an_index_finds_offsets_from_the_middle(storage: Storage, monkeypatch: p
     reader = PushConnector(storage, DEFINITION)
     for start in [*range(0, 60, 7), *range(59, 0, -5)]:
         assert everything(list(reader.read("0", start, 60))) == list(range(start, 60))
-    with memoryview(map_segment(segment_path(folder_of(storage), 0))) as segment:
-        starts = [frame.start for frame in scan(segment)]
+    with SegmentFile(segment_path(folder_of(storage), 0)) as segment:
+        starts = [frame.start for frame in segment.frames()]
     assert starts == sorted(starts)
     assert all(start % 64 == 0 for start in starts)
     log.close()

@@ -14,7 +14,7 @@ import pytest
 
 from sources.connectors import push
 from sources.connectors.push import PushConnector, PushLog
-from sources.connectors.segment import list_segments, scan, segment_path
+from sources.connectors.segment import Frame, SegmentFile, list_segments, segment_path
 from sources.core.errors import CorruptData
 from sources.core.storage import Storage
 from tests.kit.waiting import wait_until
@@ -40,6 +40,11 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
+def frames(path: Path) -> list[Frame]:
+    with SegmentFile(path) as segment:
+        return list(segment.frames())
+
+
 @pytest.mark.usefixtures("unsynced")
 def test_a_frame_torn_at_any_byte_is_cut_off(storage: Storage, tmp_path: Path) -> None:
     log = PushLog(storage, DEFINITION)
@@ -48,7 +53,7 @@ def test_a_frame_torn_at_any_byte_is_cut_off(storage: Storage, tmp_path: Path) -
     log.close()
     path = segment_path(folder_of(storage), 0)
     data = path.read_bytes()
-    whole, torn = scan(memoryview(data))
+    whole, torn = frames(path)
     for length in range(torn.start, torn.end):
         for filling in (b"", bytes(torn.end - length), b"\xa5" * (torn.end - length)):
             if (data[:length] + filling) == data:
@@ -69,8 +74,8 @@ def test_acknowledged_frames_that_do_not_read_back_are_never_cut_off(storage: St
     log.append(tuples(0, 1), bad(2), 0, 0)
     log.append(tuples(3), bad(4), 0, 0)
     log.close()
-    data = segment_path(folder_of(storage), 0).read_bytes()
-    first, _ = scan(memoryview(data))
+    path = segment_path(folder_of(storage), 0)
+    data, (first, _) = path.read_bytes(), frames(path)
     for position in range(0, len(data), 7):
         damaged = bytearray(data)
         damaged[position] ^= 0x40
