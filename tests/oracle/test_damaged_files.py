@@ -144,9 +144,9 @@ def test_rows_that_are_lost_are_told_once_in_every_form_and_the_rest_is_read(wri
                 letters = braid.dead_letters("taps")
                 assert letters["rows"] == []
                 assert letters["gap"]["rows"] == 1
-                braid.push("taps", [{"device": 1, "volts": 99, "time": "2026-01-01T12:00:14Z"}])
+                braid.push("taps", [{"device": -2, "volts": 99, "time": "2026-01-01T12:00:14Z"}])  # it has no pair
                 cursor = braid.results(ids["all"]).cursor
-                assert braid.results(ids["all"], after=cursor, wait=60).rows == [{"device": 1, "volts": 99}]
+                assert braid.results(ids["all"], after=cursor, wait=60).rows == [{"device": -2, "volts": 99}]
             service.stop()
         finally:
             service.end_everything()
@@ -197,7 +197,11 @@ def test_tuples_of_joins_that_are_damaged_under_a_running_job_end_it_by_their_na
                 service.stop()
                 assert "The file tuples/" in service.refusal()
             service.start()
-            wait_until(lambda: braid.query(pairs)["rows_out"] == before + DEVICES, 120, "all pairs are there")
+            wait_until(
+                lambda: braid.query(pairs)["rows_out"] == before + DEVICES,
+                120,
+                lambda: f"{before + DEVICES} pairs are there, not {braid.query(pairs)['rows_out']}",
+            )
         service.stop()
     finally:
         service.end_everything()
