@@ -10,6 +10,7 @@ from functools import partial
 import psutil
 import pytest
 
+from sources.core.storage import Storage
 from tests.kit.client import Api
 from tests.kit.fixtures import FreshService
 from tests.kit.service import RunningService
@@ -36,7 +37,7 @@ def is_executor(process: psutil.Process) -> bool:
 def test_two_executors_share_the_work_and_one_may_be_killed(fresh_service: FreshService) -> None:
     # a drain that is given up while Spark recovers is not what is tested
     service = fresh_service(BRAID_MASTER=MASTER, BRAID_LANES="3", BRAID_DRAIN_TIMEOUT="600")
-    assert (service.data_dir / "lanes.json").read_bytes() == b'{"lanes":3}'
+    assert Storage(str(service.data_dir)).get_json("lanes.json") == {"lanes": 3}
     assert len(service.descendants(is_executor)) == 2
     moments = random.Random(7)
     with Api(service.url) as api:
