@@ -153,6 +153,10 @@ class Selection:
         """What it reads: itself says of which stream, and which tuples."""
         return (self,)
 
+    def in_written_order(self) -> Selection:
+        """Return it: it joins nothing."""
+        return self
+
     def set_apart(self, name: str) -> Selection:
         """Return a query that shares nothing with queries that are not set apart under the same name."""
         return replace(self, apart=name)
@@ -210,12 +214,16 @@ class Aggregation:
     @property
     def has_sessions(self) -> bool:
         """Whether its windows are sessions."""
-        return isinstance(self.window, SessionWindow)
+        return self.window.is_session
 
     @property
     def inputs(self) -> tuple[Aggregation]:
         """What it reads: itself says of which stream, and which tuples."""
         return (self,)
+
+    def in_written_order(self) -> Aggregation:
+        """Return it: it joins nothing."""
+        return self
 
     def set_apart(self, name: str) -> Aggregation:
         """Return a query that shares nothing with queries that are not set apart under the same name."""
@@ -375,6 +383,10 @@ class Join:
         """The condition on its groups, None for none."""
         return None if self.grouping is None else self.grouping.having
 
+    def in_written_order(self) -> Join:
+        """Return a join whose inputs are joined as they are written."""
+        return replace(self, is_reordered=False)
+
     def set_apart(self, name: str) -> Join:
         """Return a query that shares nothing with queries that are not set apart under the same name."""
         return replace(self, inputs=tuple(replace(source, apart=name) for source in self.inputs))
@@ -382,7 +394,7 @@ class Join:
     @property
     def has_sessions(self) -> bool:
         """Whether its windows are sessions."""
-        return isinstance(self.window, SessionWindow)
+        return self.window.is_session
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sources.core.errors import NotAllowed
 
@@ -18,6 +18,8 @@ class Window:
     size_us: int
     slide_us: int
     offset_us: int = 0
+
+    is_session: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.size_us <= 0 or self.slide_us <= 0:
@@ -64,6 +66,8 @@ class SessionWindow:
     """
 
     gap_us: int
+
+    is_session: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.gap_us <= 0:

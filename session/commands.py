@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from operators.lookup.lookups import Lookup, rows_at_first
-from operators.queries import Join, Query
+from operators.queries import Query
 from session import planning
 from session.admission import NOBODY, Owner, Reservations
 from session.archive import Archive
@@ -334,8 +334,8 @@ class Commands(Reads):
 
     def _with_settings(self, query: Query) -> Query:
         """Return a query with the settings ``join_orders`` and ``query_sharing`` applied."""
-        if isinstance(query, Join) and self._settings.join_orders == OFF:
-            query = replace(query, is_reordered=False)
+        if self._settings.join_orders == OFF:
+            query = query.in_written_order()
         return query.set_apart(uuid.uuid4().hex) if self._settings.query_sharing == OFF else query
 
     def explain(self, select: Select) -> dict[str, Any]:

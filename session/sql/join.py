@@ -44,7 +44,7 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
         )
     conditions = _Conditions(select, scope)
     inputs, where = conditions.inputs(), conditions.over_rows
-    if isinstance(window, SessionWindow):
+    if window.is_session:
         _check_sessions(select, inputs, scopes)
     having = () if select.having is None else (select.having,)
     aggregate = first_aggregate((*(item.node for item in select.items), *having))
@@ -62,7 +62,7 @@ def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Windo
             raise select.sql.not_allowed(
                 f"All inputs of a join need the same window; {source.stream} has none. Write one, {example}.", source.at
             )
-        if isinstance(window, SessionWindow) and len(sources) == 1:
+        if window.is_session and len(sources) == 1:
             raise select.sql.not_allowed(
                 "A session needs an aggregate or GROUP BY, such as SELECT COUNT(*) …; remove it to get the tuples.",
                 source.window_at,
