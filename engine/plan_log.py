@@ -54,7 +54,7 @@ class PlanLog:
         usable = [epoch for epoch in epochs if after < epoch <= upto]
         if not usable:
             return None
-        return LiveQueries.from_json(self._storage.get_json(f"{PLANS}/{max(usable):012d}.json"))
+        return LiveQueries(self._storage.get_json(f"{PLANS}/{max(usable):012d}.json"))
 
     def _clocks_at_activation(self, epoch: int) -> dict[str, int | None]:
         index = bisect.bisect_left(self._activated, epoch)

@@ -14,17 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from operators.epoch_state import Clocks, EpochChange, EpochState
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression
-from operators.joins.key_splits import OperatorSplits
-from operators.lookup.lookups import Lookup, Refreshed
+from operators.lookup.lookups import Lookup
 from operators.predicates.query_set import Words, pack, words_for
 from operators.queries import Query, query_from_json
-from sources.core.schema import StreamDefinition
 
 UNGROUPED = 0
-
-Clocks = Mapping[str, int | None]
 
 
 @dataclass(frozen=True)
@@ -103,16 +100,15 @@ class _Index:
                 readers.append(live)
 
 
-class LiveQueries:
+class LiveQueries(EpochState):
     """All queries and streams at one epoch."""
 
-    def __init__(self) -> None:
-        self.epoch = 0
-        self.capacity = 0
-        self.by_slot: dict[int, LiveQuery] = {}
-        self.streams: dict[str, StreamDefinition] = {}
-        self.splits = OperatorSplits()
-        self.refreshed = Refreshed()
+    def __init__(self, value: Mapping[str, Any] | None = None) -> None:
+        """Begin before the first epoch, or with what :meth:`to_json` returned."""
+        super().__init__(value)
+        self.epoch: int = 0 if value is None else value["epoch"]
+        queries = map(LiveQuery.from_json, () if value is None else value["queries"])
+        self.by_slot: dict[int, LiveQuery] = {query.slot: query for query in queries}
         self.without: frozenset[str] = frozenset()
         """Queries of this epoch that are left out, by id."""
         self._made_index: _Index | None = None
@@ -139,10 +135,6 @@ class LiveQueries:
         if epoch != self.epoch + 1:
             raise ValueError(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
         self._made_index = None
-        for definition in changelog["streams_created"]:
-            self.streams[definition["id"]] = StreamDefinition.from_json(definition)
-        for stream in changelog["streams_dropped"]:
-            self.streams.pop(stream, None)
         self._remove(freed["id"] for freed in changelog["freed"])
         for created in changelog["created"]:
             query = query_from_json(created["query"])
@@ -158,12 +150,10 @@ class LiveQueries:
             holder = self.by_slot.get(regrouped["slot"])
             if holder is not None and holder.id == regrouped["id"]:
                 self.by_slot[holder.slot] = replace(holder, group=regrouped["group"])
-        self.splits.apply(changelog.get("split", ()), clocks)  # as above
+        self.apply_change(EpochChange.of(changelog), clocks)
         self._remove(freed["id"] for freed in changelog["freed"])
         if self.splits and changelog["freed"]:
             self.splits.keep({live.operator for live in self.by_slot.values() if live.epoch < epoch})
-        self.refreshed.apply(changelog.get("refreshed", ()))  # as above
-        self.capacity = changelog["capacity"]
         self.epoch = epoch
 
     def _remove(self, ids: Iterable[str]) -> None:
@@ -220,23 +210,4 @@ class LiveQueries:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for plan snapshots."""
-        return {
-            "epoch": self.epoch,
-            "capacity": self.capacity,
-            "queries": [live.to_json() for live in self.by_slot.values()],
-            "streams": [definition.to_json() for definition in self.streams.values()],
-            "splits": self.splits.to_json(),
-            "refreshed": self.refreshed,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> LiveQueries:
-        """Read what :meth:`to_json` wrote."""
-        live = cls()
-        live.epoch, live.capacity = value["epoch"], value["capacity"]
-        queries = [LiveQuery.from_json(q) for q in value["queries"]]
-        live.by_slot = {q.slot: q for q in queries}
-        live.splits = OperatorSplits.from_json(value.get("splits", {}))  # older snapshots have none
-        live.refreshed = Refreshed.from_json(value.get("refreshed", {}))
-        live.streams = {s["id"]: StreamDefinition.from_json(s) for s in value["streams"]}
-        return live
+        return {"epoch": self.epoch, "queries": [live.to_json() for live in self.by_slot.values()], **self.state_json()}

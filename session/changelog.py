@@ -9,6 +9,7 @@ from typing import Any
 from bitarray import bitarray, frozenbitarray
 from bitarray.util import ones
 
+from operators.epoch_state import EpochChange
 from operators.queries import Query, query_from_json
 from sources.core.errors import CorruptData
 from sources.core.schema import StreamDefinition
@@ -160,6 +161,13 @@ class Changelog:
         undrained_ids = {d.id for d in self.deleted if not d.drain}
         if not undrained_ids <= {f.id for f in self.freed}:
             raise CorruptData(f"Queries deleted without drain must be freed at once; got {self.freed!r}.")
+
+    @property
+    def change(self) -> EpochChange:
+        """What it changes besides queries."""
+        splits = [split.to_json() for split in self.split]
+        refreshed = [table.to_json() for table in self.refreshed]
+        return EpochChange(self.capacity, tuple(self.streams_created), tuple(self.streams_dropped), splits, refreshed)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record of the changelog log."""

@@ -6,39 +6,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from operators.epoch_state import EpochChange
 from session.query_record import QueryRecord, Times
 from sources.core.schema import StreamDefinition
 
 
 @dataclass
 class Inactive:
-    """What the changelog of an epoch changed that no batch has applied yet: queries, slots, streams."""
+    """What the changelog of an epoch changed that no batch has applied yet."""
 
-    capacity: int
-    streams_created: tuple[StreamDefinition, ...] = ()
-    streams_dropped: tuple[str, ...] = ()
+    change: EpochChange
     touched: set[str] = field(default_factory=set)
     """Ids of the queries that the changelog creates, deletes or frees."""
     groups: dict[str, int] = field(default_factory=dict)
     """The new query groups of the queries that it moves."""
-    splits: list[dict[str, Any]] = field(default_factory=list)
-    """The keys that it splits, as the changelog says."""
-    refreshed: list[dict[str, Any]] = field(default_factory=list)
-    """The tables whose rows it replaces, as the changelog says."""
 
     def to_json(self) -> list[Any]:
         """Return a JSON form for the snapshot; queries know when they are created, deleted and freed."""
-        streams = [s.to_json() for s in self.streams_created], list(self.streams_dropped)
-        return [self.capacity, *streams, self.groups, self.splits, self.refreshed]
+        change = self.change
+        streams = [stream.to_json() for stream in change.streams_created], list(change.streams_dropped)
+        return [change.capacity, *streams, self.groups, list(change.splits), list(change.refreshed)]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Inactive:
         """Read what :meth:`to_json` wrote."""
-        capacity, created, dropped, *changes = value
-        all_changes: list[Any] = [*changes, *({}, [], [])[len(changes) :]]  # older snapshots have fewer
+        capacity, created, dropped, *more = value
+        all_changes: list[Any] = [*more, *({}, [], [])[len(more) :]]  # older snapshots have fewer
         groups, splits, refreshed = all_changes
-        definitions = tuple(StreamDefinition.from_json(s) for s in created)
-        return cls(capacity, definitions, tuple(dropped), set(), dict(groups), list(splits), list(refreshed))
+        definitions = tuple(StreamDefinition.from_json(stream) for stream in created)
+        return cls(EpochChange(capacity, definitions, tuple(dropped), splits, refreshed), set(), dict(groups))
 
 
 class ClocksOf:

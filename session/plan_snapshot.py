@@ -8,13 +8,10 @@ from typing import Any
 import orjson
 
 from engine.job_files import ACTIVATIONS, CHANGELOGS, PLANS
-from operators.joins.key_splits import OperatorSplits
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup.lookups import Refreshed
+from operators.live_queries import LiveQuery
 from session.compact import compact
 from session.session_state import SessionState
 from sources.core.record_log import RecordLog, file_number
-from sources.core.schema import StreamDefinition
 from sources.core.storage import Storage
 
 EVERY_EPOCHS = 100
@@ -51,14 +48,11 @@ def _changes(state: SessionState) -> int:
 
 @dataclass(frozen=True)
 class PlanSnapshot:
-    """What the data plane knows at one epoch; queries are the fields of a LiveQuery each."""
+    """What the data plane knows at one epoch: the fields of a LiveQuery each, and the rest of the state as JSON."""
 
     epoch: int
-    capacity: int
     queries: list[tuple[Any, ...]]
-    streams: dict[str, StreamDefinition]
-    splits: OperatorSplits
-    refreshed: Refreshed
+    state: dict[str, Any]
 
 
 def take(state: SessionState) -> PlanSnapshot:
@@ -66,21 +60,16 @@ def take(state: SessionState) -> PlanSnapshot:
     active = state.active
     return PlanSnapshot(
         state.active_epoch,
-        active.capacity,
         [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in active.queries],
-        dict(active.streams),
-        OperatorSplits(active.splits),
-        Refreshed(active.refreshed),
+        active.state_json(),
     )
 
 
 def write(storage: Storage, snapshot: PlanSnapshot) -> None:
     """Write a snapshot in the data plane's form, query by query: all of them at once would keep the GC busy."""
-    live = LiveQueries()
-    live.epoch, live.capacity, live.streams = snapshot.epoch, snapshot.capacity, snapshot.streams
-    live.splits, live.refreshed = snapshot.splits, snapshot.refreshed
     queries = [orjson.Fragment(compact(orjson.dumps(LiveQuery(*fields).to_json()))) for fields in snapshot.queries]
-    storage.put_json(f"{PLANS}/{live.epoch:012d}.json", live.to_json() | {"queries": queries})
+    plan = {"epoch": snapshot.epoch, "queries": queries, **snapshot.state}
+    storage.put_json(f"{PLANS}/{snapshot.epoch:012d}.json", plan)
 
 
 def latest_epoch(storage: Storage) -> int:

@@ -223,7 +223,7 @@ class SessionState:
         epoch = changelog.epoch
         if epoch != self.epoch + 1:
             raise CorruptData(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
-        inactive = Inactive(changelog.capacity, changelog.streams_created, changelog.streams_dropped)
+        inactive = Inactive(changelog.change)
         self.inactive[epoch] = inactive
         touched = inactive.touched
         for deleted in changelog.deleted:
@@ -243,8 +243,6 @@ class SessionState:
             touched.add(created.id)
         groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
         inactive.groups.update(groups)
-        inactive.splits += [split.to_json() for split in changelog.split]
-        inactive.refreshed += [table.to_json() for table in changelog.refreshed]
         self.slots.truncate(changelog.capacity)
         self.plan.change(
             [(c.id, c.query) for c in changelog.created],
@@ -348,18 +346,19 @@ class SessionState:
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
-            self.active.apply(inactive, clocks)
+            self.active.apply_change(inactive.change, clocks)
             if self.active.splits and any(record.freed_epoch == changed_epoch for record in touched):
                 older = (q for q in self.active.queries if q.epoch is not None and q.epoch < changed_epoch)
                 self.active.splits.keep({q.operator for q in older})
-            for refreshed in inactive.refreshed:
+            for refreshed in inactive.change.refreshed:
                 if (table := self.catalog.table_by_id(refreshed["table"])) is not None:
                     table.refreshed, table.refreshed_us = refreshed["number"], planned_us
         return changes
 
     def may_split(self, operator: str) -> bool:
         """Whether an operator of joins may get another key split: all windows from before its last one are over."""
-        if any(split["operator"] == operator for inactive in self.inactive.values() for split in inactive.splits):
+        unapplied = (split["operator"] for inactive in self.inactive.values() for split in inactive.change.splits)
+        if operator in unapplied:
             return False
         splits, operator_plan = self.active.splits.get(operator), self.plan.operators.get(operator)
         if splits is None or operator_plan is None:

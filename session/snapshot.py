@@ -151,7 +151,7 @@ class Snapshots:
                 "groups": state.plan.groups,
                 "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
             },
-            "active": state.active.to_json(),
+            "active": state.active.state_json(),
             "inactive": [[epoch, inactive.to_json()] for epoch, inactive in state.inactive.items()],
             "names": {name: query_id for name, query_id in state.names.items() if query_id not in settled_ids},
             "archive": self._archive.segments,
@@ -200,7 +200,7 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
         state.catalog.add_table(TableState.from_json(table))
     state.waiting = Waiting.from_json(value["waiting"])
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
-    state.active = Active.from_json(value["active"])
+    state.active = Active(value["active"])
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = {composed(name): query_id for name, query_id in value["names"].items()}
     segments = {query_id: segment for segment, segment_heads in heads.items() for query_id in segment_heads}

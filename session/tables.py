@@ -79,7 +79,7 @@ class Tables:
 
 def files_needed(state: SessionState) -> set[str]:
     """Return the files of static tables' rows that a batch to come may read, those of finished queries included."""
-    files = {refreshed["file"] for inactive in state.inactive.values() for refreshed in inactive.refreshed}
+    files = {refreshed["file"] for inactive in state.inactive.values() for refreshed in inactive.change.refreshed}
     newest = state.catalog.refreshed()
     files |= {file for _, file in newest.values()}  # for queries that are on their way
     for record in state.queries.values():

@@ -29,11 +29,11 @@ from engine.planning.fair_shares import fair_shares
 from engine.planning.idleness import Idleness
 from engine.planning.offsets import Offset
 from engine.planning.processing_clock import ProcessingClock
+from operators.epoch_state import EpochChange, EpochState
 from operators.queries import query_from_json
 from sources.connectors.connector import Connector, Extent
 from sources.connectors.registry import open_for_planner
 from sources.core.record_log import RecordLog
-from sources.core.schema import StreamDefinition
 from sources.core.storage import Storage
 
 # how long a stream rests that could not be read: at first, and at most, doubling in between
@@ -62,7 +62,7 @@ class Planner:
         self._batches = RecordLog(storage, BATCHES)
         self._newest: tuple[int, Mapping[str, Any]] = 0, _BEFORE_ALL
         self._epoch = 0
-        self._definitions: dict[str, StreamDefinition] = {}
+        self._state = EpochState()
         self._connectors: dict[str, Connector] = {}
         self._budget = BatchBudget(target_seconds)
         self._costs = TupleCosts(target_seconds)
@@ -85,7 +85,7 @@ class Planner:
             return start
         self._learn(start.seq, record)
         self._follow_changelogs()
-        available = {stream: self._available(stream, now_us) for stream in self._definitions}
+        available = {stream: self._available(stream, now_us) for stream in self._state.streams}
         reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
         begins = _begins(reached, available)
         skipped = _skipped(reached, available)
@@ -177,7 +177,7 @@ class Planner:
             extents = connector.available(now_us)
             problem = connector.problem
         except Exception as error:  # whatever a connector does, the other streams go on
-            log.warning("stream %s says nothing of what it has: %r", self._definitions[stream].name, error)
+            log.warning("stream %s says nothing of what it has: %r", self._state.streams[stream].name, error)
             extents, problem = {}, str(error) or type(error).__name__
             self._let_rest(stream)
         if problem is not None:
@@ -195,7 +195,7 @@ class Planner:
             for stream, extents in available.items()
             if extents and begins[stream] == ends[stream] and begins[stream].keys() <= extents.keys()
         }
-        return self._idleness.idle(self._definitions, silent - set(self._problems), now_us)
+        return self._idleness.idle(self._state.streams, silent - set(self._problems), now_us)
 
     def _find_cut_off(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> None:
         """Take note of streams that end before where they got to: what they have now is something else."""
@@ -203,14 +203,14 @@ class Planner:
             for partition, extent in extents.items():
                 if extent.end < begins[stream][partition]:
                     self._problems[stream] = (
-                        f"Stream {self._definitions[stream].name!r} must have what it had: it got to offset"
+                        f"Stream {self._state.streams[stream].name!r} must have what it had: it got to offset"
                         f" {begins[stream][partition]} of partition {partition}, which now ends at {extent.end}. Put"
                         " back what it was, or drop the stream and create it again."
                     )
 
     def _tell_problems(self) -> None:
         """Tell the session why streams have nothing to read, whenever that changes."""
-        problems = {stream: why for stream, why in self._problems.items() if stream in self._definitions}
+        problems = {stream: why for stream, why in self._problems.items() if stream in self._state.streams}
         if problems != self._told_problems:
             write_unavailable(self._storage, problems)
             self._told_problems = problems
@@ -225,15 +225,13 @@ class Planner:
             self._start_from_snapshot()
         while self._epoch < latest:
             changelog = self._changelogs.needed(self._epoch + 1)
-            for value in changelog["streams_created"]:
-                definition = StreamDefinition.from_json(value)
-                self._definitions[definition.id] = definition
+            change = EpochChange.of(changelog)
+            self._state.apply_change(change, {})  # it asks for streams only: splits begin at no time that it knows
             for created in changelog["created"]:
                 self._start.ends.add(created["id"], query_from_json(created["query"]))
             for freed in changelog["freed"]:
                 self._start.ends.remove(freed["id"])
-            for stream in changelog["streams_dropped"]:
-                self._definitions.pop(stream, None)
+            for stream in change.streams_dropped:
                 self._connectors.pop(stream, None)
                 self._rests.pop(stream, None)
             self._epoch += 1
@@ -242,16 +240,14 @@ class Planner:
         names = self._storage.names(PLANS)
         if names:
             plan = self._storage.get_json(f"{PLANS}/{names[-1]}")
-            for value in plan["streams"]:
-                definition = StreamDefinition.from_json(value)
-                self._definitions[definition.id] = definition
+            self._state = EpochState(plan)
             for query in plan["queries"]:
                 self._start.ends.add(query["id"], query_from_json(query["query"]))
             self._epoch = plan["epoch"]
 
     def _connector_of(self, stream: str) -> Connector:
         if stream not in self._connectors:
-            self._connectors[stream] = open_for_planner(self._definitions[stream], self._storage)
+            self._connectors[stream] = open_for_planner(self._state.streams[stream], self._storage)
         return self._connectors[stream]
 
     def _bounded(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from engine.planning.offsets import Offset, PassedOver
 from engine.recovery.isolation import Failure, RunApart, isolate
-from operators import stream_operators
+from operators.selection.source import SelectionSource
 from sources.connectors.push import PushConnector
 from tests.operators.job_in_process import LANES, Job
 from tests.operators.test_firing_limit import NOW, SECOND, STREAMS
@@ -114,7 +114,7 @@ def take_memory() -> None:
 def test_a_query_that_ends_or_holds_a_batch_fails_and_the_others_have_their_rows(
     job: Job, monkeypatch: pytest.MonkeyPatch, harm: Callable[[], None], reason: str
 ) -> None:
-    select = stream_operators.StreamOperators._select
+    select = SelectionSource._select
 
     def harmful(self: Any, *arguments: Any) -> Any:
         harm()
@@ -122,7 +122,7 @@ def test_a_query_that_ends_or_holds_a_batch_fails_and_the_others_have_their_rows
 
     end = job.planner.latest(job.offset, NOW)
     with monkeypatch.context() as patch:
-        patch.setattr(stream_operators.StreamOperators, "_select", harmful)
+        patch.setattr(SelectionSource, "_select", harmful)
         run = RunApart(job.storage, job.offset, LANES, 2 << 30, 3.0, 1000)
         found = isolate(end, ["good", "bad", "other"], run)
     assert found is not None

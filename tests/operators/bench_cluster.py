@@ -93,7 +93,7 @@ def test_a_worker_learns_the_queries(benchmark: Any, count: int) -> None:
     plan = queries(count).to_json()
 
     def run() -> StreamOperators:
-        return StreamOperators(LiveQueries.from_json(plan), STREAM, 2)
+        return StreamOperators(LiveQueries(plan), STREAM, 2)
 
     operators = benchmark.pedantic(run, rounds=1)
     worker = subprocess.run([sys.executable, "-c", WORKER, str(count)], capture_output=True, check=True, env=os.environ)

@@ -219,6 +219,6 @@ def test_json_round_trip() -> None:
     created: list[Any] = [("a", 0, aggregation()), ("b", 3, Selection(STREAM.id, None, ()))]
     live.apply(changelog(1, created, streams=[STREAM], capacity=4), {STREAM.id: None})
     live.apply(changelog(2, [], [("a", 0)], capacity=4), {STREAM.id: 7})
-    back = LiveQueries.from_json(live.to_json())
+    back = LiveQueries(live.to_json())
     assert (back.by_slot, back.streams) == (live.by_slot, live.streams)
     assert (back.epoch, back.capacity) == (2, 4)

@@ -230,7 +230,7 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "graph": state.plan.to_json(),
         "groups": state.plan.groups,
         "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
-        "active": state.active.to_json(),
+        "active": state.active.state_json(),
         "table_states": [table.to_json() for table in state.catalog.tables()],
         "names": dict(state.names),
         "finished": sorted(state.finished),

@@ -246,7 +246,7 @@ def test_plan_snapshots_come_while_changelogs_wait_for_their_batch(
         for name in driver.storage.names("plans"):
             if int(name[:12]) == live.epoch:
                 compared += 1
-                snapshot_queries = LiveQueries.from_json(orjson.loads(driver.storage.get(f"plans/{name}")))
+                snapshot_queries = LiveQueries(orjson.loads(driver.storage.get(f"plans/{name}")))
                 assert snapshot_queries.by_slot == live.by_slot
                 assert (snapshot_queries.streams, snapshot_queries.capacity) == (live.streams, live.capacity)
     assert compared >= 4
