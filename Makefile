@@ -16,7 +16,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: chaos help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
+.PHONY: chaos check help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
 	bench-control bench-kafka bench-push soak first-mark clean
 
 help: ## list the targets
@@ -38,6 +38,13 @@ test: ## the gate: set up, then lint, types and all tests but those of test-more
 	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone and not long")
 	$(call step,pytest of what measures,$(PY) -m pytest -m alone tests/bench_driver)
 	@printf '\n── all passed\n'
+
+check: ## the inner loop, two minutes: rules, types, and the quick tests of what differs from SINCE (HEAD if not given)
+	$(call step,ruff check,$(PY) -m ruff check .)
+	$(call step,ruff format,$(PY) -m ruff format --check .)
+	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
+	@tests=$$($(PY) -m tests.kit.affected $(SINCE)); if [[ -z $$tests ]]; then echo "── no test imports what changed"; \
+	else $(PY) -m pytest -q -n 2 -m "not service and not alone and not long" $$tests || [[ $$? == 5 ]]; fi
 
 lint: setup ## ruff: rules and format
 	$(call step,ruff check,$(PY) -m ruff check .)
