@@ -229,7 +229,8 @@ def _wait_delivered(arena: Arena, query: str, receiver: Receiver, end: int) -> N
     taken = [v for v in range(end) if v % 3]
 
     def delivery() -> dict[str, object]:
-        return dict(arena.answered(f"/queries/{query}").json()["delivery"])
+        told = arena.answered(f"/queries/{query}").json()["delivery"]  # None until a deliverer has said something
+        return dict(told or {"refused": 0})
 
     def arrived() -> bool:
         return sorted({row["v"] for _, row in receiver.rows}) == taken and delivery()["refused"] == end - len(taken)
