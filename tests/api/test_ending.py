@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 from engine.job_files import BATCHES
 from engine.recovery.checkpoint import newest_offset
@@ -46,6 +47,7 @@ def test_what_does_not_stop_is_killed_with_its_children(tmp_path: Path) -> None:
         assert not child.is_running()
 
 
+@pytest.mark.long
 def test_a_service_ends_while_its_job_is_stopped_and_clients_wait(tmp_path: Path) -> None:
     service = RunningService(tmp_path / "data", tmp_path / "service.log").start()
     with contextlib.ExitStack() as stack:
@@ -70,6 +72,7 @@ def test_a_service_ends_while_its_job_is_stopped_and_clients_wait(tmp_path: Path
         service.stop()
 
 
+@pytest.mark.long
 def test_what_is_deleted_without_draining_is_retired_while_a_batch_hangs(tmp_path: Path) -> None:
     patience = {"BRAID_STALL_SECONDS": "600", "BRAID_BATCH_LIMIT_SECONDS": "600"}  # nobody ends what hangs
     service = RunningService(tmp_path / "data", tmp_path / "service.log", patience).start()

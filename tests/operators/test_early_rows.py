@@ -411,6 +411,7 @@ def test_a_slot_that_is_used_again_begins_with_nothing(tmp_path: Path) -> None:
     assert all(set(state.data) <= {"head"} for state in pipeline.states)
 
 
+@pytest.mark.long
 def test_state_is_bounded_over_300_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_store, "INLINE_BYTES", 0)
     created = [(f"q{i}", i, aggregation(window=Window(60, 20), emit=e, shown=MEASURES)) for i, e in enumerate(FORMS)]

@@ -247,6 +247,7 @@ def test_an_inner_and_an_outer_join_share_an_operator(first: str, tmp_path: Path
     }
 
 
+@pytest.mark.long
 def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(6))
     drawn = (random_join(random.Random(number)) for number in itertools.count(2000))

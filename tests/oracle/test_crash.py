@@ -176,6 +176,7 @@ def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.long
 def test_the_service_recovers_by_itself_from_a_killed_worker_and_a_killed_jvm(
     fresh_service: FreshService,
     tmp_path: Path,

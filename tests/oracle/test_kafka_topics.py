@@ -94,6 +94,7 @@ def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker
     assert all(reason.startswith("partition 1, offset ") for reason in reasons)
 
 
+@pytest.mark.long
 def test_what_retention_dropped_stops_a_stream_or_is_skipped_and_counted(api: Api, apache_kafka: ApacheKafka) -> None:
     topics = Topics(apache_kafka.servers)
     topic, unique = topics.create(2), uuid.uuid4().hex[:8]
@@ -121,6 +122,7 @@ def test_what_retention_dropped_stops_a_stream_or_is_skipped_and_counted(api: Ap
         api.request("DELETE", f"/streams/{name}")
 
 
+@pytest.mark.long
 def test_keys_and_times_of_messages_are_columns(api: Api, apache_kafka: ApacheKafka) -> None:
     topics, name = Topics(apache_kafka.servers), f"metered_{uuid.uuid4().hex[:8]}"
     topic, start_ms = topics.create(2), int(START.timestamp() * 1000)
@@ -144,6 +146,7 @@ def test_keys_and_times_of_messages_are_columns(api: Api, apache_kafka: ApacheKa
     api.delete_query(query, drain=False)
 
 
+@pytest.mark.long
 def test_a_stream_waits_for_its_schema_registry(api: Api, apache_kafka: ApacheKafka) -> None:
     topics, name, registry = Topics(apache_kafka.servers), f"avro_{uuid.uuid4().hex[:8]}", RegistryServer()
     topic = topics.create(2)

@@ -46,6 +46,7 @@ def random_run(rng: random.Random) -> Run:
     return Run(SCHEMA, tuple(steps))
 
 
+@pytest.mark.long
 def test_many_random_windows_give_what_each_of_them_holds(api: Api) -> None:
     driver = Driver(api, SCHEMA)
     driver.carry_out(random_run(random.Random(QUERIES)))
