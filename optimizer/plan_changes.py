@@ -64,7 +64,7 @@ class PlanChange:
 
 
 class GroupPolicy(Protocol):
-    """What decides about groups: :mod:`optimizer.regrouping`, or :mod:`optimizer.arbitrary_plans` in tests."""
+    """What decides about groups: :mod:`optimizer.regrouping`."""
 
     log: deque[PlanChange]
 
@@ -89,7 +89,7 @@ class Situation:
 
 
 class SplitPolicy(ABC):
-    """What decides about split keys: :mod:`optimizer.key_splitting`, or :mod:`optimizer.arbitrary_plans` in tests."""
+    """What decides about split keys: :mod:`optimizer.key_splitting`."""
 
     def __init__(self) -> None:
         self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)

@@ -9,13 +9,12 @@ from typing import Any
 
 from engine.job_files import read_lanes
 from operators.joins.key_splits import KeySplit
-from optimizer.arbitrary_plans import ArbitraryGroups, ArbitrarySplits
 from optimizer.key_splitting import KeySplitting, NoSplits
 from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
 from optimizer.regrouping import Regrouping
 from optimizer.statistics import Statistics
 from session.session_state import SessionState
-from session.settings import ARBITRARY, AUTO, Settings
+from session.settings import AUTO, Settings
 from session.times import rfc3339
 from sources.core.storage import Storage
 
@@ -58,6 +57,12 @@ class RunningPlan:
         return cls(members, names, splits, unsettled, 1 + max((state.epoch, *active_numbers, *planned_numbers)))
 
 
+def policies(settings: Settings) -> tuple[GroupPolicy | None, SplitPolicy]:
+    """Return what decides about query groups, None for nothing, and about split keys."""
+    groups = Regrouping(settings.reoptimize_share) if settings.query_groups == AUTO else None
+    return groups, KeySplitting() if settings.key_splits == AUTO else NoSplits()
+
+
 class Reoptimization:
     """Asks the optimizer for new groups and key splits every ``reoptimize_seconds``."""
 
@@ -66,16 +71,7 @@ class Reoptimization:
         self._statistics = statistics
         self._every_us = round(settings.reoptimize_seconds * 1e6)
         self._due_us: int | None = None
-        self._groups: GroupPolicy | None = None
-        if settings.query_groups == AUTO:
-            self._groups = Regrouping(settings.reoptimize_share)
-        elif settings.query_groups == ARBITRARY:
-            self._groups = ArbitraryGroups(seed=0)
-        self._splits: SplitPolicy = NoSplits()
-        if settings.key_splits == AUTO:
-            self._splits = KeySplitting()
-        elif settings.key_splits == ARBITRARY:
-            self._splits = ArbitrarySplits(seed=0)
+        self._groups, self._splits = policies(settings)
 
     def is_due(self, now_us: int) -> bool:
         """Whether it is time; if so, the next time is one period later."""

@@ -26,10 +26,9 @@ from sources.formats.limits import BODY, Limits
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 AUTO, ON, OFF = ACCESS = ("auto", "on", "off")
-ARBITRARY = "arbitrary"
 _CHOICES = {
-    "query_groups": (AUTO, OFF, ARBITRARY),
-    "key_splits": (AUTO, OFF, ARBITRARY),
+    "query_groups": (AUTO, OFF),
+    "key_splits": (AUTO, OFF),
     "join_orders": (AUTO, OFF),
     "query_sharing": (AUTO, OFF),
     "flush_batches": (ON, OFF),
@@ -71,8 +70,8 @@ class Settings:
     public addresses elsewhere. Whatever they say, no file may lie in or above ``data_dir``.
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
-    ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never,
-    ``arbitrary`` by lot, for tests; ``key_splits`` in the same way whether it splits frequent keys of joins among
+    ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never;
+    ``key_splits`` in the same way whether it splits frequent keys of joins among
     lanes, and ``join_orders`` (``auto``, ``off``) whether joins that come from now on have their inputs joined in the
     order that costs least, or as they are written: then more combinations may have to be formed, and windows with too
     many are left out. ``query_sharing`` (``auto``, ``off``) says whether queries that come from now on share operators

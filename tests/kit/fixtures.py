@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kit.client import Api
-from tests.kit.service import RunningService
+from tests.kit.service import PROGRAM, RunningService
 
 if TYPE_CHECKING:
     from tests.kit.kafka import Broker
@@ -118,10 +118,10 @@ def api(service: RunningService) -> Iterator[Api]:
 def fresh_service(tmp_path_factory: pytest.TempPathFactory) -> FreshService:
     """Start services of one's own, each on its own data directory or a given one, with extra environment."""
 
-    def start(data_dir: Path | None = None, **environment: str) -> RunningService:
+    def start(data_dir: Path | None = None, program: str = PROGRAM, **environment: str) -> RunningService:
         folder = tmp_path_factory.mktemp("fresh-service")
         data_dir = data_dir or folder / "data"
-        running = RunningService(data_dir, folder / "service.log", {**ENVIRONMENT, **environment})
+        running = RunningService(data_dir, folder / "service.log", {**ENVIRONMENT, **environment}, program)
         _started_by_test.append(running)
         return running.start()
 

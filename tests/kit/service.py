@@ -25,6 +25,7 @@ import psutil
 from tests.kit.waiting import DeadlineExceededError, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAM = "api.cli.main"
 READY_SECONDS = 300.0
 STOP_SECONDS = 10.0
 TAIL_LINES = 60
@@ -44,12 +45,15 @@ def free_port() -> int:
 class RunningService:
     """One `braid serve` process on a data directory, with a log file beside it."""
 
-    def __init__(self, data_dir: Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, log: Path, environment: Mapping[str, str] | None = None, program: str = PROGRAM
+    ) -> None:
         self.data_dir = data_dir
         self.log = log
         self.port = free_port()
         self.starts = 0
         self._environment = dict(environment or {})
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._sessions: list[int] = []
         self._life = threading.Lock()  # held while killing and while reviving
@@ -72,7 +76,7 @@ class RunningService:
 
     def command(self) -> list[str]:
         """Return the command line of the main process."""
-        serve = [sys.executable, "-m", "api.cli.main", "serve"]
+        serve = [sys.executable, "-m", self._program, "serve"]
         master = os.environ.get("BRAID_TEST_MASTER")
         on_master = ["--master", master] if master else []
         return [*serve, "--port", str(self.port), "--data-dir", str(self.data_dir), *on_master]

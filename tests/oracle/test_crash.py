@@ -33,11 +33,7 @@ pytestmark = pytest.mark.service
 
 KILLS = int(os.environ.get("BRAID_CRASH_KILLS", "2"))
 RECOVERY_SECONDS = 300.0
-CHANGING_PLANS = {
-    "BRAID_QUERY_GROUPS": "arbitrary",
-    "BRAID_KEY_SPLITS": "arbitrary",
-    "BRAID_REOPTIMIZE_SECONDS": "0.2",
-}
+CHANGING_PLANS = {"program": "tests.optimizer.arbitrary_plans", "BRAID_REOPTIMIZE_SECONDS": "0.2"}
 """Another plan with every batch or so: which one must never matter."""
 MODES = ("during a push", "during a creation", "after a push")
 

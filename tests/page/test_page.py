@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, Request, Route, expect
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
+from tests.optimizer.arbitrary_plans import arbitrary_plans
 from tests.router.batches import SECOND
 
 START = 1_790_000_000  # seconds since 1970
@@ -460,7 +461,7 @@ def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, si
 
 
 def test_the_plan_of_everything_tells_what_the_optimizer_changed(browser: Browser, tmp_path: Path) -> None:
-    with open_rest(tmp_path, query_groups="arbitrary", reoptimize_seconds=600.0) as rest:
+    with arbitrary_plans(), open_rest(tmp_path, reoptimize_seconds=600.0) as rest:
         rest.stream()
         for n in range(8):
             rest.query(

@@ -30,6 +30,7 @@ from session.snapshot import Snapshots
 from sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
 from sources.core.storage import Storage
 from tests.kit.examples import examples
+from tests.optimizer.arbitrary_plans import arbitrary_plans
 from tests.session.driver import (
     AGGREGATION,
     BEGINNING,
@@ -262,9 +263,9 @@ def check_no_gaps(driver: Driver) -> None:
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        changing = {"query_groups": "arbitrary", "key_splits": "arbitrary", "reoptimize_seconds": 1.0}
-        driver = Driver(Path(folder) / "data", drain_timeout=20, slot_compaction_seconds=10, **changing)
+    with tempfile.TemporaryDirectory() as folder, arbitrary_plans():
+        times = {"drain_timeout": 20, "slot_compaction_seconds": 10, "reoptimize_seconds": 1.0}
+        driver = Driver(Path(folder) / "data", **times)
         try:
             driver.stream()
             for at, step in enumerate(steps):
@@ -485,7 +486,8 @@ def test_a_table_whose_file_does_not_fit_is_not_there(driver: Driver) -> None:
 
 def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_snapshot, "EVERY_EPOCHS", 4)
-    driver = Driver(tmp_path / "data", query_groups="arbitrary", key_splits="arbitrary")
+    with arbitrary_plans():
+        driver = Driver(tmp_path / "data")
     driver.stream()
     live = LiveQueries()
     for number in range(12):

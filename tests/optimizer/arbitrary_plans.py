@@ -1,16 +1,23 @@
-"""Arbitrary valid plans, for tests: whatever the groups and the splits of keys, rows must be the same."""
+"""Arbitrary valid plans: whatever the groups and the splits of keys, rows must be the same.
+
+``python -m tests.optimizer.arbitrary_plans serve …`` is ``braid serve …`` with such plans.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from unittest import mock
 
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.live_queries import UNGROUPED
 from optimizer.key_splitting import rows_by_key, splittable_joins, spreadings_of
-from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, Situation, SplitPolicy
+from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics
+from session import reoptimization
+from session.settings import Settings
 
 MOST_GROUPS = 3
 
@@ -56,3 +63,22 @@ class ArbitraryGroups:
             changes.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", groups))
         self.log.extend(changes)
         return changes
+
+
+def policies(_: Settings) -> tuple[GroupPolicy, SplitPolicy]:
+    """Return policies that draw by lot, the same each time, in place of the optimizer's."""
+    return ArbitraryGroups(seed=0), ArbitrarySplits(seed=0)
+
+
+@contextmanager
+def arbitrary_plans() -> Iterator[None]:
+    """Have the sessions that are made meanwhile change their plans by lot."""
+    with mock.patch.object(reoptimization, "policies", policies):
+        yield
+
+
+if __name__ == "__main__":
+    from api.cli.main import main
+
+    with arbitrary_plans():
+        main()
