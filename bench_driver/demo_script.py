@@ -13,7 +13,6 @@ STREAMS = (
     " WITH (connector = 'generator', dataset = 'ads', rate = '20000')",
 )
 MORE = 50
-MORE_PREFIX = "above-"
 SECONDS_BETWEEN_CHANGES = 12.0
 
 
@@ -55,7 +54,7 @@ def more_examples(count: int = MORE) -> list[Example]:
     step = 100 / count
     return [
         Example(
-            f"{MORE_PREFIX}{i * step:g}",
+            f"above-{i * step:g}",
             "SELECT gem_pack, COUNT(*) AS purchases, SUM(price) AS revenue FROM purchases [RANGE 2 SECONDS]"
             f" WHERE price > {i * step:g} GROUP BY gem_pack",
         )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from api.client import BraidClient
 from bench_driver import statistics
+from bench_driver.report.text import two_decimals
 
 Object = dict[str, Any]
 
 RATE_SECONDS = 4.0
-LATEST_ROWS = 12
 PAGE = 10_000
 MOST_PAGES = 20
 
@@ -36,37 +37,49 @@ class RateMeter:
 
 
 @dataclass(frozen=True)
-class StreamLine:
-    """One stream as shown; `clock` and `waterline` as the service writes them."""
+class Moment:
+    """What the demo shows of one moment: tuples a second by stream, queries as REST has them, the latest rows."""
 
-    name: str
-    tuples: int
-    tuples_per_second: float
-    clock: str | None
-    waterline: str | None
-
-
-@dataclass(frozen=True)
-class QueryLine:
-    """One query as shown; latencies in seconds."""
-
-    id: str
-    name: str
-    sql: str
-    state: str
-    rows: int
+    tuples_per_second: Mapping[str, float]
+    queries: list[Object]
     rows_per_second: float
-    event_time_latency: float | None
-    deployment_latency: float | None
+    latest: Mapping[str, Object]
+
+    def text(self) -> str:
+        """Return a line about all of it, and one for the latest row of each watched query."""
+        streams = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in self.tuples_per_second.items())
+        running = sum(query["state"] == "RUNNING" for query in self.queries)
+        rows = sum(query["rows_out"] for query in self.queries)
+        latencies = (query["event_time_latency_seconds"] for query in self.queries)
+        worst = two_decimals(max((latency for latency in latencies if latency is not None), default=None))
+        lines = [
+            f"{streams} | {running} queries RUNNING, {rows:,} rows ({self.rows_per_second:,.0f}/s),"
+            f" event-time latency at most {worst}"
+        ]
+        for name, row in self.latest.items():
+            lines.append(f"          {name}: " + "  ".join(f"{column}={text}" for column, text in cells(row).items()))
+        return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """Everything the demo shows of one moment."""
+def cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return a result row as short texts by column: the window's two times become one."""
+    texts = {}
+    if "window_end" in row:
+        texts["window"] = f"{clock_text(row.get('window_start'), 0)}-{clock_text(row['window_end'], 0)}"
+    for name, value in row.items():
+        if name == "time":
+            texts[name] = clock_text(value, 3)
+        elif name not in ("window_start", "window_end", "_partial"):
+            texts[name] = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else str(value)
+    return texts
 
-    streams: list[StreamLine]
-    queries: list[QueryLine]
-    latest: dict[str, list[Object]]
+
+def clock_text(value: str | None, digits: int) -> str:
+    """Return the time of day of an RFC 3339 text, with `digits` of the second's fraction; a dash for None."""
+    if value is None:
+        return "-"
+    text = dt.datetime.fromisoformat(value).strftime("%H:%M:%S.%f")
+    return text[: 8 + (digits + 1 if digits else 0)]
 
 
 @dataclass
@@ -88,52 +101,42 @@ class Watch:
         self._client = client
         self._watched = watched
         self._cursors: dict[str, str | None] = dict.fromkeys(watched)
-        self._latest: dict[str, deque[Object]] = {name: deque(maxlen=LATEST_ROWS) for name in watched}
+        self._latest: dict[str, Object] = {}
         self._meter = RateMeter()
         self._last_result: dict[str, str] = {}
         self.totals = Totals()
 
-    def look(self) -> Snapshot:
+    def look(self) -> Moment:
         """Ask the service once; BraidError when it does not answer."""
-        streams = [self._stream(stream) for stream in self._client.streams()]
-        queries = [self._query(query) for query in self._client.queries(limit=1000)]
+        self.totals.tuples |= {stream["name"]: stream["tuples"] for stream in self._client.streams()}
+        now = time.monotonic()
+        rates = {name: self._meter.add(name, now, tuples) for name, tuples in self.totals.tuples.items()}
+        queries = list(self._client.queries(limit=1000))
+        for query in queries:
+            self._count(query)
+        rows_per_second = self._meter.add(None, time.monotonic(), sum(self.totals.rows.values()))
         for name in self._watched:
             self._read(name)
-        return Snapshot(streams, queries, {name: list(rows) for name, rows in self._latest.items()})
+        return Moment(rates, queries, rows_per_second, dict(self._latest))
 
-    def _stream(self, stream: Object) -> StreamLine:
-        name, tuples = stream["name"], stream["tuples"]
-        self.totals.tuples[name] = tuples
-        speed = self._meter.add(("stream", name), time.monotonic(), tuples)
-        return StreamLine(name, tuples, speed, stream["clock"], stream["waterline"])
-
-    def _query(self, query: Object) -> QueryLine:
-        query_id, rows = query["id"], query["rows_out"]
-        self.totals.rows[query_id] = rows
+    def _count(self, query: Object) -> None:
+        query_id, totals = query["id"], self.totals
+        totals.rows[query_id] = query["rows_out"]
         if query["deployment_latency_seconds"] is not None:
-            self.totals.deployment_latency[query_id] = query["deployment_latency_seconds"]
+            totals.deployment_latency[query_id] = query["deployment_latency_seconds"]
         latency, result_at = query["event_time_latency_seconds"], query["last_result_at"]
         if latency is not None and self._last_result.get(query_id) != result_at:
             self._last_result[query_id] = result_at
-            self.totals.event_time_latency.append(latency)
+            totals.event_time_latency.append(latency)
         if query["state"] == "FAILED":
-            self.totals.failed[query_id] = str(query["error"])
-        return QueryLine(
-            id=query_id,
-            name=query["name"] or query_id,
-            sql=query["sql"],
-            state=query["state"],
-            rows=rows,
-            rows_per_second=self._meter.add(("query", query_id), time.monotonic(), rows),
-            event_time_latency=latency,
-            deployment_latency=query["deployment_latency_seconds"],
-        )
+            totals.failed[query_id] = str(query["error"])
 
     def _read(self, name: str) -> None:
         for _ in range(MOST_PAGES):
             page = self._client.results(self._watched[name], self._cursors[name], limit=PAGE)
             self._cursors[name] = page.cursor
-            self._latest[name].extend(page.rows)
             self.totals.rows_read += len(page.rows)
+            if page.rows:
+                self._latest[name] = page.rows[-1]
             if len(page.rows) < PAGE:
                 return
