@@ -8,11 +8,10 @@ its own generator makes up the tuples in the JVM, without a network or a format 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -22,23 +21,21 @@ from bench_driver.peers.flink_environment import ensure_environment
 from bench_driver.query_load.probes import choose_probes
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.churn import ChurnThread
-from bench_driver.systems.peer_process import Line, PeerProcess
-from bench_driver.systems.system import OWN_GENERATOR, Deployment, Output, SystemFailedError, UnsupportedError
+from bench_driver.systems.peer_process import PeerProcess
+from bench_driver.systems.peer_system import RUNNING, STOPPED, Answers, PeerSystem
+from bench_driver.systems.system import OWN_GENERATOR, Deployment, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
 JOBS, STATEMENT_SET = "flink-jobs", "flink-statement-set"
 FLINK_SYSTEMS = (JOBS, STATEMENT_SET)
 READY_SECONDS = 150.0
 DEPLOY_SECONDS = 300.0
-CHURN_SECONDS = 120.0
-POLL_SECONDS = 0.02
 # the driver sends more when this many are not acknowledged yet, no sooner (thesis 4.4.1)
 UNACKNOWLEDGED = 16
 HEAP_SHARE, MANAGED_SHARE = 0.25, 0.15
 MEBIBYTE = 1 << 20
 
-DECLARED, RUNNING, STOPPED = "declared", "running", "stopped"
+DECLARED = "declared"
 NOTES = (
     "datagen gives the tuples of a second at once where it has a rate: windows wait up to a second for the next ones",
     "datagen waits for the jobs, and a tuple's event time is when it was made: latency while tuples wait is not seen",
@@ -47,32 +44,29 @@ NOTES = (
 )
 
 
-class FlinkSystem:
+class FlinkSystem(PeerSystem):
     """One form of Flink SQL; `tell` gets what takes long before it starts, such as the installation."""
 
     source = OWN_GENERATOR
+    product = "Flink"
 
     def __init__(self, name: str, tell: Callable[[str], None] = lambda _: None) -> None:
         if name not in FLINK_SYSTEMS:
             raise ValueError(f"Flink's name must be one of {FLINK_SYSTEMS}, got {name!r}")
-        self.name = name
+        super().__init__(name)
         self._tell = tell
         self._together = name == STATEMENT_SET
-        self._peer: PeerProcess | None = None
         self._workload: Workload | None = None
         self._rate: int | None = None
-        self._answers = _Answers()
-        self._reading = threading.Lock()
         self._live: deque[_Live] = deque()  # oldest first
         self._next_job = 0
         self._options: dict[str, Any] = {}
-        self._churn: ChurnThread | None = None
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:  # noqa: ARG002 - no queue is read
         """See that there is a Flink to start: how large its cluster must be is known when the queries are."""
         self.stop()
         python = ensure_environment(self._tell)
-        self._workload, self._answers, self._live, self._options = workload, _Answers(), deque(), {}
+        self._workload, self._answers, self._live, self._options = workload, Answers(), deque(), {}
         self._peer = PeerProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
 
     def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
@@ -80,7 +74,7 @@ class FlinkSystem:
 
         What does not run within `DEPLOY_SECONDS` has failed; then nothing is left running.
         """
-        peer, workload = self._started()
+        peer, workload = self._started(), self._declared()
         if self._live:
             raise SystemFailedError(f"{self.name}: its cluster is as large as its queries need, they are deployed once")
         try:
@@ -109,8 +103,6 @@ class FlinkSystem:
         """Go on submitting jobs and cancelling as many of the oldest."""
         if self._together:
             raise UnsupportedError("a statement set is one job: no query can come or go while it runs")
-        if self._churn is not None:
-            raise SystemFailedError(f"{self.name}: the churn before must be ended before another begins")
         self._started()
         jobs = self._jobs(queries, churn.queries)
 
@@ -120,28 +112,12 @@ class FlinkSystem:
             self._cancel(oldest.job)
             return job, oldest.job
 
-        self._churn = ChurnThread(churn, replace_oldest, self._acknowledged)
-        self._churn.start()
+        self._start_churn(churn, replace_oldest)
 
     def end_churn(self) -> Deployment:
         """Ask for no more, wait for what was asked for, and tell of it."""
-        peer, _ = self._started()
-        churn, self._churn = self._churn, None
-        if churn is None:
-            raise SystemFailedError(f"{self.name}: a churn must be begun before it is ended")
-        churn.end(CHURN_SECONDS)
-        if isinstance(churn.error, UnsupportedError):
-            raise churn.error
-        unfinished = [job for _, job, retired in churn.replacements if not self._acknowledged(job, retired)]
-        if churn.error is not None or unfinished:
-            reason = (
-                churn.error or f"{len(unfinished)} of {len(churn.replacements)} must be made and retired, and are not"
-            )
-            raise peer.failure(f"{self.name} does not sustain the churn: {reason}")
-        times = self._answers.acknowledged_at
-        creations = tuple(times[RUNNING, job] - due for due, job, _ in churn.replacements)
-        deletions = tuple(times[STOPPED, job] - due for due, _, job in churn.replacements)
-        return Deployment(len(creations), creations, time.time() - churn.began, deletions)
+        self._started()
+        return super().end_churn()
 
     def offer(self, tuples_per_second: int | None) -> None:
         """Give the generator a rate: all jobs are cancelled and submitted again, for a source cannot change it."""
@@ -160,31 +136,6 @@ class FlinkSystem:
         self._declare()
         self._submit([live.queries for live in replaced], float("inf"), deadline)
 
-    def taken(self) -> list[tuple[float, int]]:
-        """Return what the source of the slowest job has given to it; of a join, the source that gave least."""
-        self._read()
-        return list(self._answers.taken)
-
-    def left_out(self) -> str | None:
-        """Return None: it leaves nothing out."""
-        return None
-
-    def missing(self, _: float) -> str | None:
-        """Return None: rows are handed over before the next tuples are taken."""
-        return None
-
-    def has_adapted(self) -> bool:
-        """Return True: its plan is fixed."""
-        return True
-
-    def processor_seconds(self) -> None:
-        """Return None: it is not asked."""
-
-    def outputs(self) -> list[Output]:
-        """Return the rows of the probe queries, those read at once and of one millisecond of event time together."""
-        self._read()
-        return list(self._answers.outputs)
-
     def settings(self) -> dict[str, Any]:
         """Return Flink's settings, how it reads and writes, and what to know of its figures."""
         return {
@@ -196,23 +147,16 @@ class FlinkSystem:
             "notes": list(NOTES),
         }
 
-    def stop(self) -> None:
-        """End the cluster, its client and everything else in their session, and remove their files."""
-        churn, self._churn = self._churn, None
-        if churn is not None:
-            churn.end(0.0)
-        peer, self._peer = self._peer, None
-        if peer is not None:
-            peer.stop()
+    def _problem(self, number: int | None, reason: str) -> str:
+        return reason if number is None else f"job {number} was not submitted: {reason}"
 
-    def _started(self) -> tuple[PeerProcess, Workload]:
-        if self._peer is None or self._workload is None:
-            raise SystemFailedError(f"{self.name} must be started before it is asked anything, and is not running")
-        return self._peer, self._workload
+    def _declared(self) -> Workload:
+        assert self._workload is not None
+        return self._workload
 
     def _declare(self) -> None:
         """Declare the streams with the rate that is asked for."""
-        peer, workload = self._started()
+        peer, workload = self._started(), self._declared()
         line_count = len(peer.lines())
         for stream in workload.streams:
             sql = flink.source_sql(stream, find_dataset(stream.dataset).columns, self._rate)
@@ -226,11 +170,10 @@ class FlinkSystem:
 
     def _jobs(self, queries: Sequence[QuerySpec], together_count: int) -> list[_Queries]:
         """Return the queries of each job; a few of each `together_count` in a row, which run together, are probes."""
-        _, workload = self._started()
         probes = {
             first + place
             for first in range(0, len(queries), together_count)
-            for place in choose_probes(queries[first : first + together_count], workload.streams)
+            for place in choose_probes(queries[first : first + together_count], self._declared().streams)
         }
         descriptions = [_query_command(query, place in probes) for place, query in enumerate(queries)]
         return [tuple(descriptions)] if self._together else [(query,) for query in descriptions]
@@ -242,61 +185,27 @@ class FlinkSystem:
         due: dict[int, float] = {}
         for number, queries in enumerate(jobs):
             due_at = began + number / per_second
-            while time.time() < due_at or number - self._running_since(first) >= UNACKNOWLEDGED:
+            while time.time() < due_at or number - self._running(first) >= UNACKNOWLEDGED:
                 self._pause_running(deadline, first, len(jobs))
             due[self._request(queries)] = due_at
-        while self._running_since(first) < len(jobs):
+        while self._running(first) < len(jobs):
             self._pause_running(deadline, first, len(jobs))
         return due
 
     def _request(self, queries: _Queries) -> int:
-        peer, _ = self._started()
         job, self._next_job = self._next_job, self._next_job + 1
-        peer.send({"do": "submit", "job": job, "queries": queries, "together": self._together})
+        self._started().send({"do": "submit", "job": job, "queries": queries, "together": self._together})
         self._live.append(_Live(job, queries))
         return job
 
     def _cancel(self, job: int) -> None:
-        self._started()[0].send({"do": "cancel", "job": job})
-
-    def _running_since(self, first: int) -> int:
-        self._read()
-        return sum(kind == RUNNING and job >= first for kind, job in self._answers.acknowledged_at)
-
-    def _acknowledged(self, created: int, retired: int) -> bool:
-        self._read()
-        return (RUNNING, created) in self._answers.acknowledged_at and (
-            STOPPED,
-            retired,
-        ) in self._answers.acknowledged_at
+        self._started().send({"do": "cancel", "job": job})
 
     def _pause_running(self, deadline: float, first: int, job_count: int) -> None:
         requirement = (
-            f"{job_count} jobs must run within {DEPLOY_SECONDS:g} s, got {self._running_since(first)} of them running"
+            f"{job_count} jobs must run within {DEPLOY_SECONDS:g} s, got {self._running(first)} of them running"
         )
         self._pause(deadline, requirement)
-
-    def _pause(self, deadline: float, requirement: str) -> None:
-        self._read()
-        if time.time() >= deadline:
-            raise self._started()[0].failure(f"{self.name}: {requirement}")
-        time.sleep(POLL_SECONDS)
-
-    def _read(self) -> None:
-        """Take in what the program said since the last time.
-
-        Raises SystemFailedError when it or a job failed, UnsupportedError when Flink refused a query.
-        """
-        peer = self._peer
-        if peer is None or not self._options:
-            return
-        with self._reading:
-            self._answers.take(peer.lines(self._answers.lines))
-        if self._answers.refused is not None:
-            raise UnsupportedError(f"Flink: {self._answers.refused}")
-        if self._answers.failed is not None:
-            raise peer.failure(f"{self.name}: {self._answers.failed}")
-        peer.check_alive()
 
 
 _Queries = tuple[Mapping[str, Any], ...]
@@ -306,37 +215,6 @@ _Queries = tuple[Mapping[str, Any], ...]
 class _Live:
     job: int
     queries: _Queries
-
-
-@dataclass
-class _Answers:
-    """What the program said so far."""
-
-    lines: int = 0
-    acknowledged_at: dict[tuple[str, int], float] = field(
-        default_factory=dict
-    )  # (RUNNING or STOPPED, job): seconds since 1970
-    outputs: list[Output] = field(default_factory=list)
-    taken: list[tuple[float, int]] = field(default_factory=list)
-    refused: str | None = None
-    failed: str | None = None
-
-    def take(self, lines: Sequence[Line]) -> None:
-        self.lines += len(lines)
-        for line in lines:
-            match line.value:
-                case {"arrived": arrived, "latest": latest}:
-                    self.outputs += [Output(arrived, event_time, rows) for event_time, rows in latest]
-                case {"taken": [at, rows]}:
-                    self.taken.append((at, rows))
-                case {"running": int(job)}:
-                    self.acknowledged_at[RUNNING, job] = line.arrived
-                case {"stopped": int(job)}:
-                    self.acknowledged_at[STOPPED, job] = line.arrived
-                case {"refused": _, "reason": reason}:
-                    self.refused = reason
-                case {"failed": job, "reason": reason}:
-                    self.failed = reason if job is None else f"job {job} was not submitted: {reason}"
 
 
 def cluster_options(queries: int, together: bool, spare: int = 0) -> dict[str, Any]:

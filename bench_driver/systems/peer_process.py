@@ -57,6 +57,11 @@ class PeerProcess:
         self.folder = Path()
         self.log = Path()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started, and not stopped since."""
+        return self._process is not None
+
     def start(self) -> Self:
         """Start the program in a new folder of its own, which is also its working directory.
 

@@ -9,33 +9,23 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bench_driver.dialects import spark
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.churn import ChurnThread
-from bench_driver.systems.peer_process import Line, PeerProcess
-from bench_driver.systems.system import (
-    OWN_GENERATOR,
-    QUEUE,
-    Deployment,
-    Output,
-    SystemFailedError,
-    UnsupportedError,
-)
+from bench_driver.systems.peer_process import PeerProcess
+from bench_driver.systems.peer_system import RUNNING, PeerSystem
+from bench_driver.systems.system import OWN_GENERATOR, QUEUE, Deployment, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
 SPARK_SYSTEMS = ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own")
 PROBES = 4
 READY_SECONDS = 120.0
-CHURN_SECONDS = 120.0
-POLL_SECONDS = 0.02
 # The driver waits for acknowledgements before it sends more (thesis 4.4.1). Each query starts a Python process, which
 # Spark gives up on after 10 s: more at once than there are cores only makes them late.
 UNACKNOWLEDGED = os.cpu_count() or 1
@@ -47,8 +37,6 @@ ROWS_PER_BATCH = 16_000_000
 LEAST_ROWS_PER_BATCH = 100_000
 # Of the own generator without a rate all queries together make as many in a batch each, too: the larger a batch, the
 # more Spark takes in a second. A batch is a second of event time, so joins get no more than the workload's first rate.
-
-RUNNING, STOPPED = "running", "stopped"
 
 
 @dataclass(frozen=True)
@@ -67,32 +55,30 @@ class _Live:
     probe: bool
 
 
-class SparkSystem:
+class SparkSystem(PeerSystem):
     """One form of stock Spark; `rows_per_batch` bounds a batch from the queue: 0 not at all, None by the default."""
+
+    product = "Spark"
 
     def __init__(self, name: str, rows_per_batch: int | None = None) -> None:
         if name not in SPARK_SYSTEMS:
             raise ValueError(f"stock Spark's name must be one of {SPARK_SYSTEMS}, got {name!r}")
-        self.name = name
+        super().__init__(name)
         self.source = OWN_GENERATOR if name.endswith("-own") else QUEUE
         self._fused = name.startswith("spark-fused")
         self._rows_limit = rows_per_batch
         self._rows_per_batch: int | None = None
         self._own_rows = 1
         self._start_rate = 1
-        self._peer = PeerProcess(name, [sys.executable, "-m", "bench_driver.peers.spark_program"])
-        self._answers = _Answers()
-        self._reading = threading.Lock()
         self._settings: dict[str, Any] = {}
         self._live: deque[_Live] = deque()  # oldest first
         self._next_query = 0
         self._rate: int | None = None
-        self._churn: ChurnThread | None = None
-        self._stopped = False
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start the JVM and tell it of the streams, which become temporary views of each streaming query."""
-        self._peer.start()
+        peer = self._peer = PeerProcess(self.name, [sys.executable, "-m", "bench_driver.peers.spark_program"])
+        peer.start()
         self._start_rate = workload.start_rate
         makes_tuples = self.source == OWN_GENERATOR
         streams = _stream_descriptions(workload, locations)
@@ -100,11 +86,11 @@ class SparkSystem:
             "streams": streams,
             "cores": os.cpu_count() or 1,
             "own_generator": makes_tuples,
-            "folder": str(self._peer.folder),
+            "folder": str(peer.folder),
         }
         try:
-            self._peer.send(task)
-            ready = self._peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that Spark is ready")
+            peer.send(task)
+            ready = peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that Spark is ready")
         except BaseException:
             self.stop()
             raise
@@ -123,15 +109,15 @@ class SparkSystem:
             self._rows_per_batch = bound_batch(self._rows_limit, len(to_start))
             if self.source == OWN_GENERATOR:
                 self._own_rows = own_rows(queries, len(to_start), self._start_rate)
-                self._peer.send({"do": "offer", "rate": self._rate, "rows": self._own_rows})
+                self._started().send({"do": "offer", "rate": self._rate, "rows": self._own_rows})
             unacknowledged_limit = UNACKNOWLEDGED if self.source == QUEUE else UNACKNOWLEDGED_OWN
             due = [began + slot / per_second for slot in range(len(to_start))]
             for slot, statement in enumerate(to_start):
                 while time.time() < due[slot] or slot - self._running() >= unacknowledged_limit:
-                    self._pause(deadline, len(to_start))
+                    self._pause_running(deadline, len(to_start))
                 self._request(statement, slot)
             while self._running() < len(to_start):
-                self._pause(deadline, len(to_start))
+                self._pause_running(deadline, len(to_start))
         except BaseException:
             self.stop()
             raise
@@ -142,36 +128,16 @@ class SparkSystem:
         """Go on making and retiring streaming queries; a new one takes the place of the oldest."""
         if self._fused:
             raise UnsupportedError("a hand-fused streaming query is static: no query can come or go while it runs")
-        if self._churn is not None:
-            raise SystemFailedError(f"{self.name}: the churn before must be ended before another begins")
         variants = [statements([query], fused=False, probes=probes)[0] for query in queries for probes in (0, 1)]
 
         def replace_oldest(number: int) -> tuple[int, int]:
             oldest = self._live.popleft()
             index = number % len(queries)
             query = self._request(variants[2 * index + oldest.probe], oldest.slot)
-            self._peer.send({"do": "stop", "query": oldest.query})
+            self._started().send({"do": "stop", "query": oldest.query})
             return query, oldest.query
 
-        self._churn = ChurnThread(churn, replace_oldest, self._acknowledged)
-        self._churn.start()
-
-    def end_churn(self) -> Deployment:
-        """Ask for no more, wait for what was asked for, and tell of it."""
-        churn, self._churn = self._churn, None
-        if churn is None:
-            raise SystemFailedError(f"{self.name}: a churn must be begun before it is ended")
-        churn.end(CHURN_SECONDS)
-        unfinished = [pair for _, *pair in churn.replacements if not self._acknowledged(pair[0], pair[1])]
-        if churn.error is not None or unfinished:
-            reason = (
-                churn.error or f"{len(unfinished)} of {len(churn.replacements)} must be made and retired, and are not"
-            )
-            raise self._peer.failure(f"{self.name} does not sustain the churn: {reason}")
-        times = self._answers.acknowledged_at
-        creations = tuple(times[RUNNING, query] - due for due, query, _ in churn.replacements)
-        deletions = tuple(times[STOPPED, query] - due for due, _, query in churn.replacements)
-        return Deployment(len(creations), creations, time.time() - churn.began, deletions)
+        self._start_churn(churn, replace_oldest)
 
     def offer(self, tuples_per_second: int | None) -> None:
         """Give Spark's own generator a rate: all streaming queries start again, for a source cannot change it."""
@@ -183,35 +149,10 @@ class SparkSystem:
             self._answers.acknowledged_at = {
                 key: at for key, at in self._answers.acknowledged_at.items() if key[0] != RUNNING
             }
-        self._peer.send({"do": "offer", "rate": tuples_per_second, "rows": self._own_rows})
+        self._started().send({"do": "offer", "rate": tuples_per_second, "rows": self._own_rows})
         deadline = time.time() + deploy_seconds(restarting)
         while self._running() < restarting:
-            self._pause(deadline, restarting)
-
-    def taken(self) -> list[tuple[float, int]]:
-        """Return what the slowest streaming query took of Spark's own generator, after each batch of any of them."""
-        self._read()
-        return list(self._answers.taken)
-
-    def left_out(self) -> str | None:
-        """Return None: it leaves nothing out."""
-        return None
-
-    def missing(self, _: float) -> str | None:
-        """Return None: rows are handed over before the next tuples are taken."""
-        return None
-
-    def has_adapted(self) -> bool:
-        """Return True: its plan is fixed."""
-        return True
-
-    def processor_seconds(self) -> None:
-        """Return None: it is not asked."""
-
-    def outputs(self) -> list[Output]:
-        """Return the rows of the probe queries, those of one batch and millisecond of event time together."""
-        self._read()
-        return list(self._answers.outputs)
+            self._pause_running(deadline, restarting)
 
     def settings(self) -> dict[str, Any]:
         """Return Spark's settings, and how it reads and writes."""
@@ -234,85 +175,19 @@ class SparkSystem:
             "streaming_queries": len(self._live),
         }
 
-    def stop(self) -> None:
-        """End the JVM, its workers and everything else in its session, and remove its files."""
-        churn, self._churn = self._churn, None
-        if churn is not None:
-            churn.end(0.0)
-        self._stopped = True
-        self._peer.stop()
+    def _problem(self, number: int | None, reason: str) -> str:
+        return f"a streaming query ended by itself: number {number}: {reason}"
 
     def _request(self, statement: Statement, slot: int) -> int:
         query, self._next_query = self._next_query, self._next_query + 1
         command = {"do": "start", "query": query, "sql": statement.sql, "streams": statement.streams, "slot": slot}
-        self._peer.send({**command, "probe": statement.probe, "most": self._rows_per_batch})
+        self._started().send({**command, "probe": statement.probe, "most": self._rows_per_batch})
         self._live.append(_Live(query, slot, statement.probe))
         return query
 
-    def _running(self) -> int:
-        self._read()
-        return sum(kind == RUNNING for kind, _ in self._answers.acknowledged_at)
-
-    def _acknowledged(self, created: int, retired: int) -> bool:
-        self._read()
-        return (RUNNING, created) in self._answers.acknowledged_at and (
-            STOPPED,
-            retired,
-        ) in self._answers.acknowledged_at
-
-    def _pause(self, deadline: float, query_count: int) -> None:
-        if time.time() >= deadline:
-            requirement = f"{query_count} streaming queries must run within {deploy_seconds(query_count):g} s"
-            raise self._peer.failure(f"{self.name}: {requirement}, got {self._running()} of them running")
-        time.sleep(POLL_SECONDS)
-
-    def _read(self) -> None:
-        """Take in what the program said since the last time.
-
-        Raises SystemFailedError when it or a streaming query failed, UnsupportedError when Spark refused one.
-        """
-        if self._stopped:
-            return
-        with self._reading:
-            lines = self._peer.lines(self._answers.lines)
-            self._answers.take(lines)
-            refused, failed = self._answers.refused, self._answers.failed
-        if refused is not None:
-            raise UnsupportedError(f"Spark: {refused}")
-        if failed is not None:
-            raise self._peer.failure(f"{self.name}: a streaming query ended by itself: {failed}")
-        self._peer.check_alive()
-
-
-@dataclass
-class _Answers:
-    """What the program said so far."""
-
-    lines: int = 0
-    acknowledged_at: dict[tuple[str, int], float] = field(
-        default_factory=dict
-    )  # (RUNNING or STOPPED, query): seconds since 1970
-    outputs: list[Output] = field(default_factory=list)
-    taken: list[tuple[float, int]] = field(default_factory=list)
-    refused: str | None = None
-    failed: str | None = None
-
-    def take(self, lines: Sequence[Line]) -> None:
-        self.lines += len(lines)
-        for line in lines:
-            match line.value:
-                case {"arrived": arrived, "latest": latest}:
-                    self.outputs += [Output(arrived, event_time, rows) for event_time, rows in latest]
-                case {"taken": [at, rows]}:
-                    self.taken.append((at, rows))
-                case {"running": int(query)}:
-                    self.acknowledged_at[RUNNING, query] = line.arrived
-                case {"stopped": int(query)}:
-                    self.acknowledged_at[STOPPED, query] = line.arrived
-                case {"refused": _, "reason": reason}:
-                    self.refused = reason
-                case {"failed": query, "reason": reason}:
-                    self.failed = f"number {query}: {reason}"
+    def _pause_running(self, deadline: float, query_count: int) -> None:
+        requirement = f"{query_count} streaming queries must run within {deploy_seconds(query_count):g} s"
+        self._pause(deadline, f"{requirement}, got {self._running()} of them running")
 
 
 def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) -> list[Statement]:

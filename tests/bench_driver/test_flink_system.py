@@ -23,7 +23,7 @@ from bench_driver.dialects import flink
 from bench_driver.query_load.probes import PROBES
 from bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems import flink_system
+from bench_driver.systems import flink_system, peer_system
 from bench_driver.systems.flink_system import (
     JOBS,
     STATEMENT_SET,
@@ -282,7 +282,7 @@ def test_a_cluster_has_slots_for_jobs_that_come_before_others_have_gone(stand_in
 def test_a_churn_that_flink_does_not_keep_up_with_has_failed(
     jobs: FlinkSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flink_system, "CHURN_SECONDS", 0.2)
+    monkeypatch.setattr(peer_system, "CHURN_SECONDS", 0.2)
     jobs.deploy([aggregation(1)], AT_ONCE)
     jobs.begin_churn([aggregation(SILENT)], Churn(1, 3600.0))
     with pytest.raises(SystemFailedError, match="does not sustain the churn: 1 of 1 must be made and retired"):

@@ -1,0 +1,166 @@
+"""What the systems have in common whose queries run in a program of the peer: its answers, queries that come and go.
+
+The program says on its standard output, an object a line, which queries (or jobs) run and which have stopped, what came
+to the consumer (`arrived`, `latest`), how many tuples were taken, and what was refused or has failed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bench_driver.systems.churn import ChurnThread
+from bench_driver.systems.peer_process import Line, PeerProcess
+from bench_driver.systems.system import Deployment, Output, SystemFailedError, UnsupportedError
+from bench_driver.workload import Churn
+
+RUNNING, STOPPED = "running", "stopped"
+CHURN_SECONDS = 120.0
+POLL_SECONDS = 0.02
+
+
+@dataclass
+class Answers:
+    """What the program said so far; `failed` has the number of a query, None for none of them, and the reason."""
+
+    lines: int = 0
+    acknowledged_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    """When it said that a query is RUNNING or STOPPED, in seconds since 1970."""
+    outputs: list[Output] = field(default_factory=list)
+    taken: list[tuple[float, int]] = field(default_factory=list)
+    refused: str | None = None
+    failed: tuple[int | None, str] | None = None
+
+    def take(self, lines: Sequence[Line]) -> None:
+        """Take in what it said since the last time."""
+        self.lines += len(lines)
+        for line in lines:
+            match line.value:
+                case {"arrived": arrived, "latest": latest}:
+                    self.outputs += [Output(arrived, event_time, rows) for event_time, rows in latest]
+                case {"taken": [at, rows]}:
+                    self.taken.append((at, rows))
+                case {"running": int(number)}:
+                    self.acknowledged_at[RUNNING, number] = line.arrived
+                case {"stopped": int(number)}:
+                    self.acknowledged_at[STOPPED, number] = line.arrived
+                case {"refused": _, "reason": reason}:
+                    self.refused = reason
+                case {"failed": number, "reason": reason}:
+                    self.failed = number, reason
+
+
+class PeerSystem(ABC):
+    """One peer; `product` is whose words a refusal is in."""
+
+    product: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._peer: PeerProcess | None = None
+        self._answers = Answers()
+        self._reading = threading.Lock()
+        self._churn: ChurnThread | None = None
+
+    @abstractmethod
+    def _problem(self, number: int | None, reason: str) -> str:
+        """Return in words that a query, or the program, has failed."""
+
+    def end_churn(self) -> Deployment:
+        """Ask for no more, wait for what was asked for, and tell of it."""
+        churn, self._churn = self._churn, None
+        if churn is None:
+            raise SystemFailedError(f"{self.name}: a churn must be begun before it is ended")
+        churn.end(CHURN_SECONDS)
+        if isinstance(churn.error, UnsupportedError):
+            raise churn.error
+        unfinished = [created for _, created, retired in churn.replacements if not self._acknowledged(created, retired)]
+        if churn.error is not None or unfinished:
+            wanted = f"{len(unfinished)} of {len(churn.replacements)} must be made and retired, and are not"
+            raise self._started().failure(f"{self.name} does not sustain the churn: {churn.error or wanted}")
+        times = self._answers.acknowledged_at
+        creations = tuple(times[RUNNING, created] - due for due, created, _ in churn.replacements)
+        deletions = tuple(times[STOPPED, retired] - due for due, _, retired in churn.replacements)
+        return Deployment(len(creations), creations, time.time() - churn.began, deletions)
+
+    def taken(self) -> list[tuple[float, int]]:
+        """Return what the slowest query took of the peer's own generator, whenever it took some."""
+        self._read()
+        return list(self._answers.taken)
+
+    def left_out(self) -> str | None:
+        """Return None: it leaves nothing out."""
+        return None
+
+    def missing(self, _: float) -> str | None:
+        """Return None: rows are handed over before the next tuples are taken."""
+        return None
+
+    def has_adapted(self) -> bool:
+        """Return True: its plan is fixed."""
+        return True
+
+    def processor_seconds(self) -> float | None:
+        """Return None: it is not asked."""
+        return None
+
+    def outputs(self) -> list[Output]:
+        """Return the rows of the probe queries, those read at once and of one millisecond of event time together."""
+        self._read()
+        return list(self._answers.outputs)
+
+    def stop(self) -> None:
+        """End the program and everything else in its session, and remove their files."""
+        churn, self._churn = self._churn, None
+        if churn is not None:
+            churn.end(0.0)
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.stop()
+
+    def _started(self) -> PeerProcess:
+        if self._peer is None:
+            raise SystemFailedError(f"{self.name} must be started before it is asked anything, and is not running")
+        return self._peer
+
+    def _start_churn(self, churn: Churn, replace_oldest: Callable[[int], tuple[int, int]]) -> None:
+        """Begin a churn; `replace_oldest` makes the query of a number and retires the oldest, and returns both."""
+        if self._churn is not None:
+            raise SystemFailedError(f"{self.name}: the churn before must be ended before another begins")
+        self._churn = ChurnThread(churn, replace_oldest, self._acknowledged)
+        self._churn.start()
+
+    def _acknowledged(self, created: int, retired: int) -> bool:
+        self._read()
+        return {(RUNNING, created), (STOPPED, retired)} <= self._answers.acknowledged_at.keys()
+
+    def _running(self, first: int = 0) -> int:
+        """Return how many queries run whose number is `first` or above."""
+        self._read()
+        return sum(kind == RUNNING and number >= first for kind, number in self._answers.acknowledged_at)
+
+    def _pause(self, deadline: float, requirement: str) -> None:
+        self._read()
+        if time.time() >= deadline:
+            raise self._started().failure(f"{self.name}: {requirement}")
+        time.sleep(POLL_SECONDS)
+
+    def _read(self) -> None:
+        """Take in what the program said since the last time.
+
+        Raises SystemFailedError when it or a query failed, UnsupportedError when it refused one.
+        """
+        peer = self._peer
+        if peer is None or not peer.is_started:
+            return
+        with self._reading:
+            self._answers.take(peer.lines(self._answers.lines))
+            refused, failed = self._answers.refused, self._answers.failed
+        if refused is not None:
+            raise UnsupportedError(f"{self.product}: {refused}")
+        if failed is not None:
+            raise peer.failure(f"{self.name}: {self._problem(*failed)}")
+        peer.check_alive()
