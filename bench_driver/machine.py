@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from bench_driver.service_process import PROJECT
+from bench_driver.child import PROJECT
 
 PACKAGES = ("braid", "pyspark", "pyarrow", "numpy", "pandas", "fastapi", "uvicorn")
 

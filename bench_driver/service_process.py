@@ -26,10 +26,10 @@ from typing import Self
 import httpx
 import psutil
 
-PROJECT = Path(__file__).resolve().parents[1]
+from bench_driver.child import end_session, environment, session_processes
+
 READY_SECONDS = 120.0
 STOP_SECONDS = 15.0
-KILL_SECONDS = 5.0
 POLL_SECONDS = 0.05
 
 
@@ -71,12 +71,11 @@ class ServiceProcess:
         """Start the process; it is not ready yet."""
         command = [sys.executable, "-m", "api.cli.main", "serve", "--host", "127.0.0.1"]
         command += ["--port", str(self.port), "--data-dir", str(self.data_dir)]
-        search = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
         with self.log.open("ab") as log, _ends_deferred():
             self._process = subprocess.Popen(
                 command,
                 cwd=self._folder,  # no braid.toml of somebody else is read there
-                env={**os.environ, "PYTHONPATH": search, **self._environment},
+                env=environment(self._environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -128,7 +127,7 @@ class ServiceProcess:
     def memory_by_kind(self) -> dict[str, int]:
         """Return the same by the kind of process: `java`, or the Python module that it runs."""
         by_kind: dict[str, int] = {}
-        for process in _session_processes(0 if self._process is None else self._process.pid):
+        for process in session_processes(0 if self._process is None else self._process.pid):
             with contextlib.suppress(psutil.Error):
                 kind, memory = _kind_of(process), process.memory_full_info().pss
                 by_kind[kind] = by_kind.get(kind, 0) + memory
@@ -137,7 +136,7 @@ class ServiceProcess:
     def processor_seconds(self) -> float:
         """Return how long the processes of the service that run kept processors busy, all together."""
         total = 0.0
-        for process in _session_processes(0 if self._process is None else self._process.pid):
+        for process in session_processes(0 if self._process is None else self._process.pid):
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 total += times.user + times.system
@@ -156,7 +155,7 @@ class ServiceProcess:
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=STOP_SECONDS)
-            self._end_session(process.pid)
+            end_session(process.pid)
             process.wait()
         self._process = None
         if self._failed or keep_logs:
@@ -165,13 +164,6 @@ class ServiceProcess:
             shutil.rmtree(self.data_dir, ignore_errors=True)
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _end_session(self, session: int) -> None:
-        processes = _session_processes(session)
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                process.send_signal(signal.SIGKILL)
-        psutil.wait_procs(processes, timeout=KILL_SECONDS)
 
 
 # makes a service by the name of its folder and its environment
@@ -196,15 +188,6 @@ def _ends_deferred() -> Iterator[None]:
             signal.signal(number, handler)
     if received:
         signal.raise_signal(signal.Signals(received[0]))
-
-
-def _session_processes(session: int) -> list[psutil.Process]:
-    processes = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                processes.append(process)
-    return processes
 
 
 def _kind_of(process: psutil.Process) -> str:

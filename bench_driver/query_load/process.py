@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from bench_driver.query_load.child import ChildProcess
+from bench_driver.child import ChildProcess
 from bench_driver.query_load.plan import LoadPlan
 from bench_driver.query_load.results import LoadResult
 

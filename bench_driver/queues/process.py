@@ -6,30 +6,23 @@ only the driver, and ends when its standard input closes: on `stop`, and also wh
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import selectors
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from bench_driver.child import ChildFailedError, ChildProcess
 from bench_driver.queues.schedule import SECOND_US, Schedule
 
-PROJECT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 CALL_SECONDS = 30.0
-STOP_SECONDS = 5.0
+POLL_SECONDS = 0.02
 
 
 class QueueFailedError(Exception):
@@ -68,8 +61,7 @@ class QueueProcess:
         self.location = ""
         self.schedule = Schedule()
         self._order = {"stream": stream, "dataset": dataset, "options": dict(options), "seed": seed}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self._child: ChildProcess | None = None
         self._client: fl.FlightClient | None = None
         self._reading = threading.Lock()
         self._samples: list[QueueSample] = []
@@ -88,7 +80,7 @@ class QueueProcess:
     @property
     def pid(self) -> int | None:
         """The id of the process; None before it is started."""
-        return None if self._process is None else self._process.pid
+        return None if self._child is None else self._child.pid
 
     def start(self) -> Self:
         """Start the process and wait until it serves.
@@ -96,24 +88,15 @@ class QueueProcess:
         Raises:
             QueueFailedError: it is already started, or does not start; then nothing is left of it.
         """
-        if self._process is not None:
+        if self._child is not None:
             raise QueueFailedError(f"The queue of {self.stream!r} can be started once; make a new one")
-        search = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `stop` closes it; a pipe would have to be read
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench_driver.queues.server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": search},
-            start_new_session=True,
-        )
+        self._child = ChildProcess("bench_driver.queues.server", json.dumps(self._order))
         try:
-            with contextlib.suppress(BrokenPipeError):  # it ended already, which its missing answer tells
-                self._stdin.write(json.dumps(self._order).encode() + b"\n")
-                self._stdin.flush()
-            self.location = json.loads(self._first_line())["location"]
+            self.location = json.loads(self._child.next_line(START_SECONDS))["location"]
             self._client = fl.FlightClient(self.location)
+        except ChildFailedError as error:
+            self.stop()
+            raise QueueFailedError(f"The queue of {self.stream!r} did not start: {error}") from error
         except BaseException:
             self.stop()
             raise
@@ -164,7 +147,7 @@ class QueueProcess:
 
     def check_alive(self) -> None:
         """Raise QueueFailedError when the process has ended by itself."""
-        status = None if self._process is None or self._client is None else self._process.poll()
+        status = None if self._child is None or self._client is None else self._child.status
         if status is not None:
             raise self._failure(f"ended by itself with exit status {status}")
 
@@ -173,43 +156,8 @@ class QueueProcess:
         if self._client is not None:
             self._client.close()
             self._client = None
-        process = self._process
-        if process is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._stdin.close()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        if self._errors is not None:
-            self._errors.close()
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    def _first_line(self) -> bytes:
-        """Return the line with the location; QueueFailedError when none comes."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        output = self._process.stdout.fileno()
-        line = b""
-        deadline = time.monotonic() + START_SECONDS
-        with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise self._failure(f"must serve within {START_SECONDS:g} s, and did not")
-                chunk = os.read(output, 4096)
-                if not chunk:
-                    raise self._failure(f"did not start (exit status {self._process.wait(STOP_SECONDS)})")
-                line += chunk
-        return line
+        if self._child is not None:
+            self._child.stop()
 
     def _call(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
         if self._client is None:
@@ -225,15 +173,11 @@ class QueueProcess:
 
     def _let_end(self, error: Exception) -> None:
         """Give a process that no longer serves a moment to end: its connections break first."""
-        if isinstance(error, fl.FlightUnavailableError) and self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1.0)
+        deadline = time.monotonic() + 1.0
+        if isinstance(error, fl.FlightUnavailableError) and self._child is not None:
+            while self._child.status is None and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
 
     def _failure(self, problem: str) -> QueueFailedError:
-        output = b""
-        if self._errors is not None and not self._errors.closed:
-            # not read(): the process writes at the same position
-            output = os.pread(self._errors.fileno(), 1 << 20, 0)[-2000:]
-        return QueueFailedError(
-            f"The queue of {self.stream!r} {problem}. It said: {output.decode(errors='replace').strip() or 'nothing'}"
-        )
+        words = "" if self._child is None else f". {self._child.last_words()}"
+        return QueueFailedError(f"The queue of {self.stream!r} {problem}{words}")

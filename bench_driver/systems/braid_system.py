@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from api.client import BraidClient, BraidError, BraidRefused
+from bench_driver.child import ChildFailedError, ChildProcess
 from bench_driver.dialects.braid import query_sql, stream_sql
-from bench_driver.query_load.child import ChildFailedError, ChildProcess
 from bench_driver.query_load.plan import LoadPlan, users_for
 from bench_driver.query_load.probes import PROBES, READ_ALL, READ_NONE, READ_PROBES, choose_probes
 from bench_driver.query_load.process import QueryLoad, run_load

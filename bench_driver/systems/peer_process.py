@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -20,16 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
-
+from bench_driver.child import KILL_SECONDS, end_session, environment
 from bench_driver.systems.system import SystemFailedError
 
-PROJECT = Path(__file__).resolve().parents[2]
 TAIL_LINES = 15
 STOP_SECONDS = 10.0
-KILL_SECONDS = 5.0
 ALIVE_SECONDS = 0.25
-POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -69,13 +64,12 @@ class PeerProcess:
         """
         self.folder = Path(tempfile.mkdtemp(prefix=f"braid-{self._name}-"))
         self.log = self.folder / "peer.log"
-        search = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
         try:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     self._command,
                     cwd=self.folder,
-                    env={**os.environ, "PYTHONPATH": search, **self._environment},
+                    env=environment(self._environment),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -192,26 +186,6 @@ class PeerProcess:
         with self._news:
             self._ended = True
             self._news.notify_all()
-
-
-def end_session(session: int) -> None:
-    """Kill every process of a session and wait until they are gone, those that they start meanwhile too."""
-    deadline = time.monotonic() + KILL_SECONDS
-    while (processes := session_processes(session)) and time.monotonic() < deadline:
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        time.sleep(POLL_SECONDS)
-
-
-def session_processes(session: int) -> list[psutil.Process]:
-    """Return the living processes of a session."""
-    processes = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                processes.append(process)
-    return processes
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from bench_driver.systems.peer_process import PeerProcess, session_processes
+from bench_driver.child import session_processes
+from bench_driver.systems.peer_process import PeerProcess
 from bench_driver.systems.system import SystemFailedError
 
 SECONDS = 20.0

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bench_driver.query_load.child import ChildFailedError, ChildProcess
+from bench_driver.child import ChildFailedError, ChildProcess
 from bench_driver.query_load.consume import event_times
 from bench_driver.query_load.plan import LoadPlan, users_for
 from bench_driver.query_load.probes import choose_probes, share_of

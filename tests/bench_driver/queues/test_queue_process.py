@@ -15,7 +15,8 @@ import psutil
 import pyarrow.flight as fl
 import pytest
 
-from bench_driver.queues.process import PROJECT, Pull, QueueFailedError, QueueProcess, QueueSample
+from bench_driver.child import PROJECT
+from bench_driver.queues.process import Pull, QueueFailedError, QueueProcess, QueueSample
 from tests.kit.waiting import wait_until
 
 SECOND = 1_000_000
