@@ -6,20 +6,15 @@ the one under way. A system that fails costs its own figures and no others'.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import shlex
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from rich.console import Console
 
@@ -30,6 +25,7 @@ from bench_driver.report.document import FILE_NAME, Document, ReportError, Row
 from bench_driver.report.summary import OURS
 from bench_driver.report.terminal import one_line, render, seconds
 from bench_driver.reused_service import ReusedServices
+from bench_driver.standalone import interruptible
 from bench_driver.systems.system import UnsupportedError
 from bench_driver.workload import load_workload
 
@@ -79,7 +75,7 @@ def run_bench(
     bench = _Bench(document, output, options, measure)
     interrupted = False
     try:
-        with _interruptible(), services, BenchProgress(console, len(tasks)) as progress:
+        with interruptible(), services, BenchProgress(console, len(tasks)) as progress:
             bench.run(tasks, progress)
     except KeyboardInterrupt:
         interrupted = True
@@ -183,24 +179,3 @@ def _write_page(document: Document, output: Path, console: Console) -> None:
         write_page(document.content, output)
     except Exception as error:  # the figures are in report.json, and must be shown whatever becomes of the page
         console.print(f"report.html could not be written ({error!r}); {FILE_NAME} has all figures.", markup=False)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Take SIGINT and SIGTERM as KeyboardInterrupt, also where a shell started the command in the background.
-
-    So what was started is ended and the report written. Only in the main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> Any:
-        raise KeyboardInterrupt
-
-    previous_handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)

@@ -7,12 +7,8 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from api.client import BraidClient, BraidError, BraidUnreachable, query_body
 from bench_driver import statistics
@@ -20,6 +16,7 @@ from bench_driver.demo_script import EXAMPLES, STREAMS, Example, added_later, ch
 from bench_driver.demo_watch import Moment, Totals, Watch
 from bench_driver.report.text import two_decimals
 from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.standalone import interruptible
 
 LOOK_SECONDS = 2.0
 DEPLOY_SECONDS = 60.0
@@ -30,7 +27,7 @@ INTERRUPTED = 130
 def run_demo(seconds: int | None) -> int:
     """Run the demo for `seconds` after the service is ready, or until Ctrl-C; return the exit status."""
     demo: Demo | None = None
-    with _interruptible():
+    with interruptible():
         try:
             service = ServiceProcess("demo")
             try:
@@ -54,28 +51,6 @@ def run_demo(seconds: int | None) -> int:
     assert demo is not None
     print("\n".join(demo.summary()))
     return 0
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let the signals that end a program end this one in order: as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        # what follows is cleaning up, which a second Ctrl-C must not tear apart
-        for number in previous_handlers:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous_handlers = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)
 
 
 class Demo:

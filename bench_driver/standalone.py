@@ -1,4 +1,4 @@
-"""What measurements beside the benchmark have in common: a command that measures, prints figures and writes them."""
+"""What programs of the driver have in common: how they are interrupted, measure, print figures and write them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import argparse
 import json
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,31 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let the signals that end a program end this one in order: as Ctrl-C does, also where a shell has it ignored.
+
+    Only in the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        # what follows is cleaning up, which a second Ctrl-C must not tear apart
+        for number in previous_handlers:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    previous_handlers = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)
+
+
 def command(module: str, documentation: str | None) -> argparse.ArgumentParser:
     """Return a parser for `python -m module`, described by the first line of its documentation, with `--output`."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(documentation or "").splitlines()[0])
@@ -45,14 +72,14 @@ def report_on(measure: Callable[[], Report], render: Callable[[Report], str], ou
     The figures get the machine as it was before, versions and time. The status is 1 when a part under test failed, 130
     when someone interrupted or ended it.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     circumstances = {
         "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "versions": versions(),
     }
     try:
-        report = {**circumstances, **measure()}
+        with interruptible():
+            report = {**circumstances, **measure()}
     except (ServiceFailedError, QueueFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
         say(f"failed: {error}")
         return 1
