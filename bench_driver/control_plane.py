@@ -352,7 +352,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tuples", type=int, default=1000, help="tuples a second (1000); 0 for none")
     options = parser.parse_args(arguments)
     return report_on(
-        lambda: measure(options.queries, options.per_second, options.seconds, options.tuples), render, options.output
+        lambda: measure(options.queries, options.per_second, options.seconds, options.tuples), options.output, render
     )
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from api.client import BraidClient
 from bench_driver import statistics
-from bench_driver.report.text import table, two_decimals
 from bench_driver.scrape import scrape_histogram
 from bench_driver.service_process import ServiceProcess
 from bench_driver.standalone import BATCH_DURATION, command, report_on, say
+
+Figures = dict[str, Any]
 
 DEPLOY_SECONDS = 60.0
 QUIET_STREAM = (
@@ -27,44 +26,22 @@ QUIET_STREAM = (
 )
 
 
-@dataclass(frozen=True)
-class Starts:
-    """Seconds from the start of the process to `/readyz` 200, one figure a start."""
-
-    seconds: list[float]
-    median_seconds: float | None
-
-
-@dataclass(frozen=True)
-class Deployments:
-    """Queries posted one by one while no stream has tuples; all in seconds.
-
-    `batch_*` are of the batches in that time: the median is interpolated in Prometheus' buckets, the mean exact.
-    `posted_*` is what the poster waits for, `reported_*` what the service says of the same queries.
-    """
-
-    posts: int
-    batches: int
-    batch_median: float | None
-    batch_mean: float | None
-    posted_p50: float | None
-    posted_p95: float | None
-    reported_p50: float | None
-    reported_p95: float | None
-
-
-def measure_starts(count: int) -> Starts:
-    """Start and stop a service `count` times."""
+def measure_starts(count: int) -> Figures:
+    """Start and stop a service `count` times; return the seconds from each start of the process to `/readyz` 200."""
     seconds = []
     for i in range(count):
         with ServiceProcess("starts") as service:
             seconds.append(service.wait_ready())
         say(f"start {i + 1} of {count}: ready after {seconds[-1]:.1f} s")
-    return Starts(seconds, statistics.median(seconds))
+    return {"seconds": seconds, "median_seconds": statistics.median(seconds)}
 
 
-def measure_deployments(posts: int) -> Deployments:
-    """Post `posts` queries, each after the one before is RUNNING."""
+def measure_deployments(posts: int) -> Figures:
+    """Post `posts` queries, each after the one before is RUNNING, while no stream has tuples; all is in seconds.
+
+    `batch_*` are of the batches in that time: the median is interpolated in Prometheus' buckets, the mean exact.
+    `posted_*` is what the poster waits for, `reported_*` what the service says of the same queries.
+    """
     posted, reported = [], []
     with ServiceProcess("deployments") as service, BraidClient(service.url, timeout=30) as client:
         service.wait_ready()
@@ -79,38 +56,16 @@ def measure_deployments(posts: int) -> Deployments:
                 reported.append(query["deployment_latency_seconds"])
         durations = scrape_histogram(service.url, BATCH_DURATION).since(durations_before)
     say(f"{len(posted)} of {posts} queries deployed one by one")
-    return Deployments(
-        posts=len(posted),
-        batches=round(durations.count),
-        batch_median=durations.quantile(0.5),
-        batch_mean=durations.mean,
-        posted_p50=statistics.percentile(posted, 0.5),
-        posted_p95=statistics.percentile(posted, 0.95),
-        reported_p50=statistics.percentile(reported, 0.5),
-        reported_p95=statistics.percentile(reported, 0.95),
-    )
-
-
-def render(report: Mapping[str, Any]) -> str:
-    """Return the figures of `main` as text."""
-    start, deployment = report["start"], report["deployment"]
-    starts = ", ".join(f"{value:.1f}" for value in start["seconds"])
-    rows = [
-        ["Queries posted one by one, no tuples", "p50", "p95"],
-        ["POST until RUNNING", two_decimals(deployment["posted_p50"]), two_decimals(deployment["posted_p95"])],
-        [
-            "as the service reports it",
-            two_decimals(deployment["reported_p50"]),
-            two_decimals(deployment["reported_p95"]),
-        ],
-    ]
-    lines = [
-        f"Start to ready: median {two_decimals(start['median_seconds'])} of {starts}",
-        table(rows),
-        f"{deployment['posts']} posts; {deployment['batches']} batches without tuples in that time:"
-        f" median {two_decimals(deployment['batch_median'])}, mean {two_decimals(deployment['batch_mean'])}",
-    ]
-    return "\n\n".join(lines)
+    return {
+        "posts": len(posted),
+        "batches": round(durations.count),
+        "batch_median": durations.quantile(0.5),
+        "batch_mean": durations.mean,
+        "posted_p50": statistics.percentile(posted, 0.5),
+        "posted_p95": statistics.percentile(posted, 0.95),
+        "reported_p50": statistics.percentile(reported, 0.5),
+        "reported_p95": statistics.percentile(reported, 0.95),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -121,11 +76,11 @@ def main(arguments: list[str] | None = None) -> int:
 
     def measure() -> dict[str, Any]:
         return {
-            "start": asdict(measure_starts(1 if options.quick else 3)),
-            "deployment": asdict(measure_deployments(10 if options.quick else 50)),
+            "start": measure_starts(1 if options.quick else 3),
+            "deployment": measure_deployments(10 if options.quick else 50),
         }
 
-    return report_on(measure, render, options.output)
+    return report_on(measure, options.output)
 
 
 if __name__ == "__main__":

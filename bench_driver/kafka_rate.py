@@ -10,7 +10,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,16 +115,6 @@ def _follow(client: BraidClient, tuples: int) -> list[tuple[float, int]]:
     return progress
 
 
-def render(report: Mapping[str, Any]) -> str:
-    """Return the figures as text."""
-    half = report["second_half_tuples_per_second"]
-    return (
-        f"{report['queries']} queries, JSON messages of {report['message_bytes']} bytes in {report['partitions']}"
-        f" partitions: {report['tuples_per_second']:,.0f} tuples/s"
-        + ("" if half is None else f", {half:,.0f} tuples/s of the second half of them")
-    )
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when something failed."""
     parser = command("bench_driver.kafka_rate", __doc__)
@@ -132,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--partitions", type=int, default=4, help="in how many partitions (4)")
     parser.add_argument("--queries", type=int, default=100, help="how many aggregations run (100)")
     options = parser.parse_args(arguments)
-    return report_on(lambda: measure(options.tuples, options.partitions, options.queries), render, options.output)
+    return report_on(lambda: measure(options.tuples, options.partitions, options.queries), options.output)
 
 
 if __name__ == "__main__":

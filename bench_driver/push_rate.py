@@ -12,7 +12,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -149,16 +149,6 @@ def _read(client: BraidClient) -> int:
     return int(stream["tuples"]) + int(stream["late"])
 
 
-def render(report: Mapping[str, Any]) -> str:
-    """Return the figures as text."""
-    return (
-        f"{report['queries']} queries, {report['clients']} clients, bodies of {report['body_tuples']} tuples as"
-        f" {report['format']} ({report['tuple_bytes']:.0f} bytes a tuple): {report['tuples_per_second']:,.0f} tuples/s;"
-        f" a request takes {1000 * report['p50_seconds']:.0f} ms (p50), {1000 * report['p95_seconds']:.0f} ms (p95);"
-        f" {report['refused']} were told to come later"
-    )
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when something failed."""
     parser = command("bench_driver.push_rate", __doc__)
@@ -170,7 +160,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     return report_on(
         lambda: measure(options.format, options.tuples, options.clients, options.queries, options.seconds),
-        render,
         options.output,
     )
 

@@ -233,7 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
             "minutes": [asdict(minute) for minute in minutes],
         }
 
-    return report_on(measure, lambda report: render([Minute(**minute) for minute in report["minutes"]]), options.output)
+    return report_on(measure, options.output, lambda report: render([Minute(**minute) for minute in report["minutes"]]))
 
 
 if __name__ == "__main__":

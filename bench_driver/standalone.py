@@ -18,7 +18,7 @@ import httpx
 from api.client import BraidClient, BraidError
 from bench_driver.machine import machine, versions
 from bench_driver.queues.process import QueueFailedError
-from bench_driver.report.text import BUSY
+from bench_driver.report.text import BUSY, figures
 from bench_driver.service_process import ServiceFailedError
 
 BATCH_DURATION = "braid_batch_duration_seconds"
@@ -66,7 +66,7 @@ def command(module: str, documentation: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def report_on(measure: Callable[[], Report], render: Callable[[Report], str], output: Path | None) -> int:
+def report_on(measure: Callable[[], Report], output: Path | None, render: Callable[[Report], str] = figures) -> int:
     """Measure, print what `render` makes of the figures, write them as JSON; return the exit status.
 
     The figures get the machine as it was before, versions and time. The status is 1 when a part under test failed, 130
@@ -79,14 +79,15 @@ def report_on(measure: Callable[[], Report], render: Callable[[Report], str], ou
     }
     try:
         with interruptible():
-            report = {**circumstances, **measure()}
+            measured = measure()
     except (ServiceFailedError, QueueFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
         say(f"failed: {error}")
         return 1
     except KeyboardInterrupt:
         say("interrupted: nothing is reported")
         return 130
-    print(f"{describe(report['machine'])}\n\n{render(report)}")
+    report = {**circumstances, **measured}
+    print(f"{describe(report['machine'])}\n\n{render(measured)}")
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(report, indent=2) + "\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from bench_driver.kafka_broker import BrokerProcess, create_topic
-from bench_driver.kafka_rate import STRETCH, TOPIC, TUPLES_A_SECOND, messages, produce, render
+from bench_driver.kafka_rate import STRETCH, TOPIC, TUPLES_A_SECOND, messages, produce
 
 
 def test_messages_are_purchases_in_order_of_their_event_times() -> None:
@@ -33,12 +33,3 @@ def test_all_of_them_are_produced(tmp_path: Path) -> None:
             values += [value for message in consumer.consume(1000, 5) if (value := message.value()) is not None]
         consumer.close()
     assert sorted(values) == sorted(messages(3 * STRETCH))
-
-
-def test_the_figures_are_printed() -> None:
-    report = {"queries": 100, "message_bytes": 76, "partitions": 4, "tuples_per_second": 712_345.6}
-    text = render({**report, "second_half_tuples_per_second": None})
-    assert text == "100 queries, JSON messages of 76 bytes in 4 partitions: 712,346 tuples/s"
-    assert render({**report, "second_half_tuples_per_second": 8e5}).endswith(
-        ", 800,000 tuples/s of the second half of them"
-    )

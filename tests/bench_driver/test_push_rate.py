@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench_driver.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases, render
+from bench_driver.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases
 from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
 from sources.formats import decode
 
@@ -40,12 +40,3 @@ def test_what_is_pushed_is_measured() -> None:
     assert report["tuples_per_second"] > 1000
     assert 0 < report["p50_seconds"] <= report["p95_seconds"]
     assert (report["format"], report["queries"], report["clients"], report["refused"]) == ("arrow", 3, 2, 0)
-
-
-def test_the_figures_are_printed() -> None:
-    report = {"format": "json", "queries": 100, "clients": 4, "body_tuples": 10_000, "tuple_bytes": 110.4}
-    report |= {"tuples_per_second": 434_567.8, "p50_seconds": 0.0904, "p95_seconds": 0.1349, "refused": 2}
-    assert render(report) == (
-        "100 queries, 4 clients, bodies of 10000 tuples as json (110 bytes a tuple): 434,568 tuples/s;"
-        " a request takes 90 ms (p50), 135 ms (p95); 2 were told to come later"
-    )

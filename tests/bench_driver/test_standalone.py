@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench_driver.machine import machine
+from bench_driver.report.text import figures
 from bench_driver.standalone import command, describe, report_on
 
 
@@ -25,10 +26,10 @@ def test_figures_are_printed_and_written_with_where_they_were_taken(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     output = tmp_path / "new" / "figures.json"
-    assert report_on(lambda: {"found": 7}, lambda report: f"found {report['found']}", output) == 0
+    assert report_on(lambda: {"found": 7}, output) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("Machine: ")
-    assert captured.out.endswith("\n\nfound 7\n")
+    assert captured.out.endswith("\n\nfound  7\n")
     from_file = json.loads(output.read_text())
     assert set(from_file) == {"taken_at", "machine", "versions", "found"}
     assert from_file["found"] == 7
@@ -44,7 +45,7 @@ def test_what_did_not_end_reports_nothing(
     def measure() -> dict[str, Any]:
         raise raised
 
-    assert report_on(measure, str, tmp_path / "figures.json") == status
+    assert report_on(measure, tmp_path / "figures.json") == status
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err
@@ -56,3 +57,18 @@ def test_a_command_is_described_by_the_first_line() -> None:
     assert text.startswith("usage: python -m bench_driver.some")
     assert "What it measures." in text
     assert "More." not in text
+
+
+def test_figures_are_lines_of_name_and_value() -> None:
+    report = {
+        "format": "json",
+        "start": {"seconds": [12.0, 14.04], "median_seconds": None},
+        "tuples_per_second": 712_345.6,
+    }
+    assert figures(report).splitlines() == [
+        "format                json",
+        "start seconds         12, 14.04",
+        "start median seconds  -",
+        "tuples per second     712,346",
+    ]
+    assert figures({}) == ""
