@@ -160,8 +160,9 @@ def singles(url: str, ids: list[str], seconds: float) -> tuple[list[str], Report
     changes, alive = Changes(url, seed=3), deque(ids)
 
     def work(act: Callable[[], object], deadline: float) -> None:
-        while time.perf_counter() < deadline:
-            act()
+        with contextlib.suppress(IndexError):  # none is left to retire
+            while time.perf_counter() < deadline:
+                act()
 
     with ThreadPoolExecutor(SINGLES_AT_ONCE) as pool:
         for act in (lambda: alive.extend(changes.create_one()), lambda: changes.delete(alive.popleft())):
@@ -203,19 +204,8 @@ def _set_elapsed(answers: Report, seconds: float) -> None:
         answer.elapsed = seconds
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One part of the measurement; `busy` is the processor time of the service's own process, in cores."""
-
-    name: str
-    answers: Report
-    seconds: float
-    busy: float
-    rss_mib: float
-    batches: int
-    batch_p50: float | None
-    batch_mean: float | None
-    batch_p95: float | None
+Phase = dict[str, Any]
+"""One part of the measurement; `busy` is the processor time of the service's own process, in cores."""
 
 
 class _Service(ServiceProcess):
@@ -248,17 +238,17 @@ class Observer:
         seconds = time.perf_counter() - began
         durations = scrape_histogram(self._service.url, BATCH_DURATION).since(durations_before)
         phases.append(
-            Phase(
-                name=name,
-                answers=answers,
-                seconds=seconds,
-                busy=(self._busy() - busy_before) / seconds,
-                rss_mib=self.rss() / 2**20,
-                batches=round(durations.count),
-                batch_p50=durations.quantile(0.5),
-                batch_mean=durations.mean,
-                batch_p95=durations.quantile(0.95),
-            )
+            {
+                "name": name,
+                "answers": {kind: asdict(answer) for kind, answer in answers.items()},
+                "seconds": seconds,
+                "busy": (self._busy() - busy_before) / seconds,
+                "rss_mib": self.rss() / 2**20,
+                "batches": round(durations.count),
+                "batch_p50": durations.quantile(0.5),
+                "batch_mean": durations.mean,
+                "batch_p95": durations.quantile(0.95),
+            }
         )
 
     def _busy(self) -> float:
@@ -298,7 +288,7 @@ def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[
         phase_name = f"{queries} run, {per_second} created and {per_second} retired a second"
         ids = run(phase_name, churn, ids, per_second, seconds, readers=seconds)
         ids = run("one by one", singles, ids, seconds / 4)
-    return {"bytes_per_query": per_query, "left": len(ids), "phases": [asdict(phase) for phase in phases]}
+    return {"bytes_per_query": per_query, "left": len(ids), "phases": phases}
 
 
 def render(report: dict[str, Any]) -> str:
@@ -309,31 +299,18 @@ def render(report: dict[str, Any]) -> str:
         for kind, answer in phase["answers"].items():
             seconds = answer["seconds"]
             rate = answer["queries"] / answer["elapsed"] if answer["queries"] else None
-            rows.append(
-                [
-                    f"  {kind}",
-                    count(len(seconds)),
-                    count(rate),
-                    _ms(statistics.percentile(seconds, 0.5)),
-                    _ms(statistics.percentile(seconds, 0.95)),
-                    _ms(max(seconds, default=None)),
-                    count(answer["refused"]),
-                ]
+            times = (
+                statistics.percentile(seconds, 0.5),
+                statistics.percentile(seconds, 0.95),
+                max(seconds, default=None),
             )
+            rows.append([f"  {kind}", count(len(seconds)), count(rate), *map(_ms, times), count(answer["refused"])])
     lines = [table(rows)]
     rows = [["", "service's process", "its memory", "batches", "p50", "mean", "p95"]]
     for phase in report["phases"]:
-        rows.append(
-            [
-                phase["name"],
-                f"{phase['busy']:.2f} cores",
-                f"{phase['rss_mib']:.0f} MiB",
-                count(phase["batches"]),
-                _ms(phase["batch_p50"]),
-                _ms(phase["batch_mean"]),
-                _ms(phase["batch_p95"]),
-            ]
-        )
+        batches = (phase["batch_p50"], phase["batch_mean"], phase["batch_p95"])
+        process = (f"{phase['busy']:.2f} cores", f"{phase['rss_mib']:.0f} MiB", count(phase["batches"]))
+        rows.append([phase["name"], *process, *map(_ms, batches)])
     lines.append(table(rows))
     lines.append(f"Memory of the service's process per running query: {report['bytes_per_query']:.0f} bytes")
     return "\n\n".join(lines)

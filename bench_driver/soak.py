@@ -25,7 +25,7 @@ from bench_driver.dialects.braid import query_sql, stream_sql
 from bench_driver.query_generator import generate_queries
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.queues.process import QueueProcess
-from bench_driver.report.text import table
+from bench_driver.report.text import table, two_decimals
 from bench_driver.scrape import scrape_histogram
 from bench_driver.service_process import ServiceProcess
 from bench_driver.standalone import BATCH_DURATION, command, report_on, say, wait_running
@@ -166,7 +166,7 @@ def soak(
 
 def line(minute: Minute) -> str:
     """Return a minute in words."""
-    p50, p95 = (_seconds(value) for value in (minute.batch_p50, minute.batch_p95))
+    p50, p95 = (two_decimals(value) for value in (minute.batch_p50, minute.batch_p95))
     return (
         f"{minute.at_seconds / 60:5.1f} min  {minute.memory_bytes / 2**30:5.2f} GiB  "
         f"{minute.data_bytes / 2**30:5.1f} GiB on disk  "
@@ -185,8 +185,8 @@ def render(minutes: Sequence[Minute]) -> str:
             f"{m.data_bytes / 2**30:.1f} GiB",
             f"{m.waiting:,}",
             str(m.batches),
-            _seconds(m.batch_p50),
-            _seconds(m.batch_p95),
+            two_decimals(m.batch_p50),
+            two_decimals(m.batch_p95),
         ]
         for m in minutes
     ]
@@ -201,10 +201,6 @@ def render(minutes: Sequence[Minute]) -> str:
         f"{table(rows)}\n\n{table(processes)}\n\n"
         f"At most {most_gib:.2f} GiB; after the warm-up it grew by {growth:+.1f} MiB a minute."
     )
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
 
 
 def main(arguments: list[str] | None = None) -> int:
