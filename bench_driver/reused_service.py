@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -40,9 +39,7 @@ class ReusedServices:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._service is not None:
             self._service.end()
 

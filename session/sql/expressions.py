@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.evaluation import fold
-from operators.expressions import Column, Expression, Literal
+from operators.expressions import Expression, Literal
 from operators.functions import call
 from operators.functions.casts import cast_to
 from operators.functions.coercion import coerce, describe
@@ -133,8 +133,3 @@ def _offset_to_blame(node: Node) -> int:
             if child.kind == "literal" and child.value.type == VARCHAR:
                 return child.at
     return node.at
-
-
-def is_window_column(expression: Expression) -> bool:
-    """Whether an expression is a bound of the window."""
-    return isinstance(expression, Column) and expression.name in WINDOW_COLUMNS
