@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import heapq
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from operators.queries import OP, PTIME, VER, Query
 from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
@@ -93,7 +90,6 @@ class Reads:
     def __init__(self, changelogs: RecordLog, archive: Archive, deliveries: SinkDeliveries, page_bytes: int) -> None:
         self._state = SessionState()
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
         self._changelogs = changelogs
         self._history = ChangelogHistory(changelogs)
         self._archive = archive
@@ -292,20 +288,6 @@ class Reads:
             return []
         with self._lock:
             return [record.describe()] if state in (None, record.state) else []
-
-    def wait_running(self, ids: Iterable[str], deadline: float) -> list[dict[str, Any]]:
-        """Return the queries once none of them is PENDING, or at ``deadline`` (``time.monotonic()``)."""
-        ids = list(ids)
-        with self._changed:
-            while any(self.is_pending(query_id) for query_id in ids):
-                seconds_left = deadline - time.monotonic()
-                if seconds_left <= 0 or not self._changed.wait(seconds_left):
-                    break
-        return [self.query(query_id) for query_id in ids]
-
-    def changelogs(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return the changelogs after an epoch, as GET /changelogs shows them; see :meth:`changelogs_json`."""
-        return [orjson.loads(changelog) for changelog in self.changelogs_json(after)]
 
     def changelogs_json(self, after: int = 0) -> list[bytes]:
         """Return the changelogs after an epoch as JSON, as many as fit a page: at least one, if there is one."""

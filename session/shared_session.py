@@ -172,21 +172,19 @@ class SharedSession(Changes):
 
     def _apply_requests(self, number: int, at_us: int, requests: Iterable[Request]) -> None:
         requests = list(requests)
-        with self._changed:
+        with self._lock:
             self._state.apply_requests(number, at_us, requests)
             self._idempotency.apply(at_us, requests)
             for request in requests:
                 self._deadlines.watch(new_queries(request))
-            self._changed.notify_all()
 
     def apply_batch(self, record: dict[str, Any]) -> None:
         """Apply the next batch record, then call the listeners; one that is applied already changes nothing."""
-        with self._changed:
+        with self._lock:
             if record["seq"] <= self._state.applied_seq:
                 return
             changes = self._state.apply_batch(record)
             news = self.deliveries.look(changes, self._state)
-            self._changed.notify_all()
         self.deliveries.tell(news, self._state)
         self._statistics.observe(record)
         self.scaling.observe(record)
@@ -202,9 +200,8 @@ class SharedSession(Changes):
         if planned is None or planned == self._planned:
             return
         self._planned = planned
-        with self._changed:
+        with self._lock:
             any_deployed = self._state.deploy_planned(planned)
-            self._changed.notify_all()
         if any_deployed:
             for callback in self._deployment_listeners:
                 callback()

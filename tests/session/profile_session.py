@@ -83,9 +83,9 @@ class Load:
         with self.timed("GET /queries/id/plan"):
             session.query_plan(self.alive[0])
         with self.timed("GET /changelogs"):
-            session.changelogs(0)
+            session.changelogs_json(0)
         with self.timed("GET /changelogs?after=newest"):
-            session.changelogs(session.epoch - 3)
+            session.changelogs_json(session.epoch - 3)
         with self.timed("count by state"):
             session.count_by_state()
 
