@@ -215,18 +215,14 @@ def list_command() -> None:
 @bench.command(
     short_help="Set two reports side by side.",
     cls=Command,
-    examples=(
-        "braid bench compare bench-before bench-report",
-        "braid bench compare a.json b.json --output compare.html",
-    ),
+    examples=("braid bench compare bench-before bench-report", "braid bench compare a.json b.json"),
 )
 @click.argument("before", type=click.Path(exists=True, path_type=Path))
 @click.argument("after", type=click.Path(exists=True, path_type=Path))
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page, too.")
-def compare(before: Path, after: Path, output: Path | None) -> None:
+def compare(before: Path, after: Path) -> None:
     """Set two reports side by side: folders, or files such as report.json."""
     from bench_driver.report.compare import compare_files
-    from bench_driver.report.document import ReportError, write_whole
+    from bench_driver.report.document import ReportError
     from bench_driver.report.terminal import render_comparison
 
     try:
@@ -235,13 +231,6 @@ def compare(before: Path, after: Path, output: Path | None) -> None:
         click.echo(f"Error: {error}.", err=True)
         raise SystemExit(WRONG_USAGE) from None
     click.echo(render_comparison(comparison))
-    if output is not None:
-        try:
-            from bench_driver.report.html import render_comparison_page
-        except ModuleNotFoundError as error:
-            click.echo(f"Error: a page needs {error.name}: install it with {INSTALL}", err=True)
-            raise SystemExit(REFUSED) from None
-        write_whole(output, render_comparison_page(comparison))
 
 
 def _list() -> None:

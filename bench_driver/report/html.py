@@ -14,7 +14,6 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from bench_driver.report import plots
-from bench_driver.report.compare import Comparison
 from bench_driver.report.document import Row, write_whole
 from bench_driver.report.summary import (
     DEPLOYMENT,
@@ -27,7 +26,7 @@ from bench_driver.report.summary import (
     divide,
     summarize,
 )
-from bench_driver.report.terminal import amount, one_line, seconds, times, unsupported_lines
+from bench_driver.report.terminal import one_line, seconds, times, unsupported_lines
 from bench_driver.report.text import BUSY, count
 from bench_driver.systems.system import OWN_GENERATOR
 from bench_driver.workload import load_workload
@@ -108,25 +107,6 @@ def render_page(document: Mapping[str, Any]) -> str:
     )
 
 
-def render_comparison_page(comparison: Comparison) -> str:
-    """Return the page that sets two reports side by side."""
-    lines = [
-        {
-            "workload": line.case.workload,
-            "queries": count(line.case.queries),
-            "system": line.case.system,
-            "figure": figure.name,
-            "before": amount(figure.before, figure.unit),
-            "after": amount(figure.after, figure.unit),
-            "ratio": times(figure.ratio),
-            "verdict": figure.verdict,
-        }
-        for line in comparison.lines
-        for figure in line.figures
-    ]
-    return _template("compare.html.j2").render(comparison=comparison, lines=lines)
-
-
 def _template(name: str) -> Any:
     folder = files("bench_driver.report") / "templates"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -191,12 +171,6 @@ def _plots(summaries: Sequence[Summary], points: int) -> list[Plot]:
             plots.against_queries(
                 multi_query, "overall tuples/s", lambda summary: summary.figures("overall_tuples_per_second")
             ),
-        ),
-        (
-            "Quantiles of event-time latency",
-            "At 90 % of the sustainable rate: from when the newest tuple that contributed to an output was generated to"
-            " when the output came to a consumer. Large marker p50, ticks p95 and p99, dot maximum.",
-            plots.quantiles(summaries, EVENT_TIME),
         ),
         (
             "Event-time latency over time",

@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from bench_driver.report.document import thin
-from bench_driver.report.summary import QUANTILES, Summary, systems_of
+from bench_driver.report.summary import Summary, systems_of
 
 INK, GRID = "#010101", "#020202"
 # a light and a dark page need other shades of a hue; which, the page's style says
@@ -130,38 +130,6 @@ def against_queries(summaries: Sequence[Summary], label: str, figures: Figures, 
         axes.set_ylabel(label)
 
     return _one_panel(draw, drawn, 3.4) if drawn else ""
-
-
-def quantiles(summaries: Sequence[Summary], key: str) -> str:
-    """Return a line per case from p50 (filled) over p95 and p99 (ticks) to the maximum, side by side."""
-    summaries = [s for s in summaries if all((s.quantile(key, name) or 0.0) > 0 for name in QUANTILES)]
-    if not summaries:
-        return ""
-    systems, counts = systems_of(summaries), sorted({s.case.queries for s in summaries})
-
-    def draw(axes: Axes) -> None:
-        step = 0.8 / max(1, len(systems))
-        for summary in summaries:
-            values = [summary.quantile(key, name) or 0.0 for name in QUANTILES]
-            look = look_of(summary.case.system, systems)
-            x = (
-                counts.index(summary.case.queries)
-                + (systems.index(summary.case.system) - (len(systems) - 1) / 2) * step
-            )
-            axes.plot([x, x], [values[0], values[3]], color=look.colour, linewidth=1.4, linestyle=look.dashes)
-            axes.plot([x], [values[0]], color=look.colour, marker=look.marker, linestyle="none", markersize=7)
-            axes.plot([x, x], values[1:3], color=look.colour, marker="_", linestyle="none", markersize=9, mew=2)
-            axes.plot([x], values[3:], color=look.colour, marker=".", linestyle="none", markersize=4)
-        axes.set_xticks(range(len(counts)), [f"{n:,}" for n in counts])
-        axes.set_xlim(-0.5, len(counts) - 0.5)
-        for edge in range(1, len(counts)):
-            axes.axvline(edge - 0.5, color=GRID, linewidth=0.8)
-        axes.grid(visible=False, axis="x")
-        axes.set_xlabel("queries")
-        axes.set_ylabel("seconds")
-        _log_if_wide(axes)
-
-    return _one_panel(draw, summaries, 3.0)
 
 
 def over_time(summaries: Sequence[Summary], course: Course, points: int) -> str:

@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bench_driver.report.compare import compare
 from bench_driver.report.document import Document
-from bench_driver.report.html import render_comparison_page, render_page
+from bench_driver.report.html import render_page
 from tests.bench_driver.report.made_up_rows import SYSTEMS, made_up_row
 
 VOID = {"meta", "br", "path", "use", "rect"}
@@ -77,7 +76,6 @@ def page() -> str:
     [
         "Throughput against number of queries",
         "Overall throughput against number of queries",
-        "Quantiles of event-time latency",
         "Event-time latency over time",
         "Deployment latency",
         "Queue length over time",
@@ -112,9 +110,9 @@ def test_the_page_needs_nothing_else(page: str) -> None:
 
 
 def test_every_workload_has_its_plots_with_names_for_those_who_do_not_see_them(page: str) -> None:
-    assert outline(page).tags.count("svg") == 2 * 7
+    assert outline(page).tags.count("svg") == 2 * 6
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
-    assert len(labels) == 2 * 7
+    assert len(labels) == 2 * 6
 
 
 def test_colours_are_the_pages(page: str) -> None:
@@ -174,14 +172,3 @@ def test_a_row_with_nothing_but_a_rate_is_shown() -> None:
     page = render_page(document.content)
     outline(page)
     assert page.count("<svg") == 1
-
-
-def test_a_comparison_is_a_page() -> None:
-    before, after = full_document(("rovio-join",), (1,), 3).content, full_document(("rovio-join",), (1,), 3).content
-    for number, row in enumerate(after["results"]):
-        row["sustainable_tuples_per_second"] *= 2 + number / 1000
-    page = render_comparison_page(compare(before, after, "<before>", "after"))
-    assert "http" not in page
-    assert "&lt;before&gt;" in page
-    assert '<td class="text better">better</td>' in page
-    outline(page)
