@@ -30,7 +30,7 @@ from operators.expressions import Expression
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates.analysis import Predicate
 from operators.predicates.index import PredicateIndex, TupleCells
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.report import Work
 from operators.state.bucket import Bucket
 from operators.state.entries import EncodedMeasures

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from operators.evaluation import evaluate
 from operators.expressions import columns_of
-from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_START, Query
+from operators.queries import Query
+from operators.query_parts import OP, PARTIAL, PTIME, VER, WINDOW_START
 from sources.core.errors import TooLarge
 
 CHANGE_FIELDS = (pa.field(OP, pa.string()), pa.field(PTIME, pa.timestamp("us")), pa.field(VER, pa.int64()))

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from operators.expressions import Call, Expression
 from operators.functions.text_size import constant_bytes
 from operators.predicates.analysis import analyse
-from operators.queries import Aggregation, Measure
+from operators.queries import Aggregation
+from operators.query_parts import Measure
 from operators.state.components import components_of
 
 _NUMBER_BYTES = 8

@@ -15,8 +15,9 @@ from typing import Any
 from operators.joins.cost import JoinCost, join_graph
 from operators.joins.order import block_size, is_counted, join_order, written_order
 from operators.joins.parts import attributes_of
+from operators.joins.query import Join
 from operators.kinds import operator_of
-from operators.queries import Join, Query
+from operators.queries import Query
 from optimizer.costs import rounded
 from optimizer.plan import Plan
 from optimizer.statistics import Statistics

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from operators.expressions import columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import SALT, columns_to_spread_by, placements_of
+from operators.joins.query import Join, JoinInput
 from operators.predicates.query_set import Bools
-from operators.queries import Join, JoinInput, Query
+from operators.queries import Query
 from operators.state.key_groups import hash_keys, key_groups
 from optimizer.plan_changes import PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics

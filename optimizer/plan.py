@@ -11,10 +11,11 @@ from typing import Any
 
 from operators.expressions import columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
+from operators.joins.query import Join
 from operators.kinds import kind_of, operator_of, source_operators
 from operators.live_queries import UNGROUPED
 from operators.operator import OperatorKind
-from operators.queries import Join, Query, lookups_of
+from operators.queries import Query, lookups_of
 from operators.windows import SessionWindow, Window
 from optimizer.sub_joins import SubJoin, sub_joins
 from sources.core.errors import BraidError

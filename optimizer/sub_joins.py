@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from operators.joins.cost import join_graph
 from operators.joins.parts import attributes_of
-from operators.queries import Join
+from operators.joins.query import Join
 
 SubJoin = tuple[object, ...]
 """Equal for equal sub-joins: for each input what it is, how it is joined, and each key with all that it is equal to."""

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from operators.queries import OP, PTIME, VER, Query
+from operators.queries import Query
+from operators.query_parts import OP, PTIME, VER
 from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
 from optimizer.join_costs import explain_join_order
 from optimizer.statistics import Statistics

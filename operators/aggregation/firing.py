@@ -24,7 +24,7 @@ from operators.aggregation.space_queries import Predicates
 from operators.arrays import Numbers
 from operators.joins.keys import InputKeys
 from operators.predicates.space_key import SpaceKey
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_NAME, component_named, names_of
 from operators.state.merging import DENSE_ENTRIES, Renumbered, common_keys, common_ranks, component_names

@@ -8,7 +8,8 @@ from operators.aggregation.source import AggregationSource
 from operators.operator import OperatorKind
 from operators.predicates.analysis import analyse
 from operators.predicates.space_key import SpaceKey
-from operators.queries import AGGREGATION, Aggregation
+from operators.queries import Aggregation
+from operators.query_parts import AGGREGATION
 from operators.state.components import COUNT_DISTINCT
 from operators.tuple_bytes import aggregation_bytes
 from operators.windowing.reading import WindowReader

@@ -11,7 +11,7 @@ from operators.aggregation.operator_queries import OperatorQueries, line_cells, 
 from operators.aggregation.shared_aggregation import distinct_operator
 from operators.live_queries import LiveQueries
 from operators.operator import FiringBatch, Held, Mask, Predicates, Reached
-from operators.queries import AGGREGATION
+from operators.query_parts import AGGREGATION
 from operators.state.bucket import Bucket
 from operators.state.merging import merge_buckets
 from operators.windowing.emission import emit

@@ -18,7 +18,8 @@ from operators.predicates.cell_space import CellSpace, LineSpace, SetSpace
 from operators.predicates.cells import Cells, SetCells
 from operators.predicates.dimension import CellLookup
 from operators.predicates.index import TupleCells
-from operators.queries import Aggregation, Measure
+from operators.queries import Aggregation
+from operators.query_parts import Measure
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_DISTINCT, Encoded
 from operators.state.dense_totals import DenseTotals, Entries, FinerTotals

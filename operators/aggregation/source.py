@@ -24,7 +24,7 @@ from operators.live_queries import LiveQueries, LiveQuery
 from operators.operator import Arrived, ChunkOutput, Input
 from operators.placement import Placement
 from operators.predicates.cell_space import CellSpace, Groups, cell_spaces
-from operators.queries import AGGREGATION, Measure
+from operators.query_parts import AGGREGATION, Measure
 from operators.report import Chunk, Work
 from operators.state.bucket import Bucket
 from operators.state.entries import SlicedTuples

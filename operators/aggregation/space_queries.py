@@ -15,7 +15,7 @@ from operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns
 from operators.predicates.space_key import SpaceKey
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.state.bucket import Bucket
 
 Predicates = Callable[[LiveQuery], Predicate]

@@ -23,9 +23,10 @@ from operators.aggregation.space_queries import Predicates
 from operators.arrays import Numbers
 from operators.joins.keys import InputKeys, number_keys
 from operators.joins.parts import Part, join_of, parts_of, splits_of
+from operators.joins.query import Join
 from operators.joins.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.live_queries import LiveQueries
-from operators.queries import JOIN, Join
+from operators.query_parts import JOIN
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_NAME
 from operators.state.tuple_bucket import TupleBucket, between

@@ -11,7 +11,7 @@ from operators.expressions import Expression
 from operators.joins.groups import distinct_counts, merged
 from operators.joins.parts import join_of
 from operators.live_queries import LiveQuery
-from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from operators.state import components
 from operators.state.components import COUNT, COUNT_DISTINCT
 from operators.state.keys import KeyCodes, encode_keys, key_columns, key_names

@@ -14,7 +14,7 @@ from operators.joins.firing import JoinedWindow, beyond_combinations, product
 from operators.joins.parts import input_of, join_of, measure_of_input
 from operators.joins.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.kernels import double_double
-from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from operators.state import components
 from operators.state.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MOST_LIMBS, Component
 from operators.state.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals

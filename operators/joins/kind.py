@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from operators.joins.lane import JoinLane
 from operators.joins.parts import attributes_of, operators_of
+from operators.joins.query import Join
 from operators.joins.reading import JoinReader
 from operators.joins.source import JoinSource
 from operators.operator import OperatorKind
 from operators.predicates.analysis import analyse
-from operators.queries import JOIN, Join
+from operators.query_parts import JOIN
 from operators.tuple_bytes import bytes_a_tuple, bytes_again
 
 

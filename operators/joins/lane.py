@@ -18,7 +18,7 @@ from operators.joins.late_rows import JoinedRows
 from operators.joins.session_joins import open_tuples
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.operator import FiringBatch, Held, Mask, Predicates, Reached, ResultBlock
-from operators.queries import JOIN
+from operators.query_parts import JOIN
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import RESULTS, put_join_block
 from operators.state.tuple_bucket import TupleBucket

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from operators.joins import formed_rows
 from operators.joins.formed_rows import value_of
+from operators.joins.query import Join
 from operators.joins.relations import NO_ROW
-from operators.queries import Join
 from operators.state.keys import encode_keys
 from operators.tuples import Tuples
 

@@ -18,9 +18,11 @@ from dataclasses import dataclass, replace
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Call, Column, Expression, columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit, KeySplits
+from operators.joins.query import Join, JoinInput
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.placement import Placement
-from operators.queries import JOIN, Aggregation, Join, JoinInput, Measure
+from operators.queries import Aggregation
+from operators.query_parts import JOIN, Measure
 from operators.state.components import COUNT_DISTINCT
 
 SALT = "join"

@@ -10,6 +10,7 @@ import pyarrow as pa
 from operators.block_files import BlockFiles, BlockPart, check_count, lost
 from operators.joins.all_pairs import AllPairs
 from operators.joins.block import JoinBlock
+from operators.joins.query import Join
 from operators.joins.rows import (
     JoinIndex,
     all_pairs,
@@ -22,7 +23,6 @@ from operators.joins.rows import (
     windows_of_slot,
 )
 from operators.operator import Reached
-from operators.queries import Join
 from operators.result_rows import compute_outputs, empty_rows
 from operators.windowing.reading import WindowReader, greatest
 from sources.core.least_recently_used import LeastRecentlyUsed

@@ -21,9 +21,10 @@ from operators.joins.all_pairs import AllPairs, PickedPairs
 from operators.joins.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
 from operators.joins.gathering import take
 from operators.joins.pairs import Pairs
+from operators.joins.query import Join, JoinInput
 from operators.joins.relations import NO_ROW, JoinResult, Relation
 from operators.predicates.query_set import Bools
-from operators.queries import WINDOW_END, WINDOW_START, Join, JoinInput
+from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.tuples import Tuples
 from sources.core.columns import one_array
 

@@ -26,7 +26,7 @@ from operators.joins.partners import Places, pieces
 from operators.joins.parts import Part, columns_for_rows, join_of
 from operators.joins.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 from operators.live_queries import LiveQuery
-from operators.queries import WINDOW_END, WINDOW_START
+from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.sessions.sessions import chain, gap_of
 from operators.state.tuple_bucket import TupleBucket
 from operators.tuples import Tuples

@@ -17,7 +17,7 @@ from operators.joins.shares import Share, shares_of
 from operators.live_queries import LiveQueries
 from operators.operator import Arrived, ChunkOutput, Input
 from operators.predicates.cell_space import assign_cells
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.report import Chunk, Work, index_of
 from operators.state.bucket import Bucket
 from operators.state.tuple_bucket import Wanted, index_tuples

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from operators.operator import OperatorKind
 from operators.predicates.analysis import analyse
-from operators.queries import SELECTION, Selection
+from operators.queries import Selection
+from operators.query_parts import SELECTION
 from operators.selection.reading import SelectionReader
 from operators.selection.source import SelectionSource
 from operators.tuple_bytes import bytes_a_tuple

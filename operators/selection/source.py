@@ -18,7 +18,7 @@ from operators.predicates import query_set
 from operators.predicates.cell_space import set_spaces
 from operators.predicates.index import TupleCells
 from operators.predicates.query_set import Words, count_per_slot
-from operators.queries import SELECTION, Measure
+from operators.query_parts import SELECTION, Measure
 from operators.report import Work
 from operators.state.bucket_store import RESULTS, put_block
 from operators.tuples import Tuples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.aggregation.kind import AGGREGATIONS
-from operators.queries import SESSIONS
+from operators.query_parts import SESSIONS
 from operators.sessions.lane import SessionLane
 from operators.sessions.source import SessionSource
 

@@ -11,7 +11,7 @@ from operators.aggregation.operator_queries import OperatorQueries, line_cells, 
 from operators.aggregation.shared_aggregation import changelog_times, distinct_operator
 from operators.live_queries import LiveQueries
 from operators.operator import FiringBatch, Held, Mask, Predicates, Reached
-from operators.queries import SESSIONS
+from operators.query_parts import SESSIONS
 from operators.sessions.sessions import LAST, alive_fragments, fire_sessions, gap_of, merge_fragments
 from operators.state.bucket import Bucket
 from operators.windowing.emission import emit

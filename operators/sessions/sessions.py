@@ -29,7 +29,7 @@ from operators.predicates.cell_space import CellSpace, assign_cells
 from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
 from operators.predicates.index import TupleCells
 from operators.predicates.space_key import SpaceKey
-from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from operators.state import components
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of

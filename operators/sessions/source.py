@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.aggregation.source import AggregationSource, SourceOperator
 from operators.operator import Arrived
-from operators.queries import SESSIONS
+from operators.query_parts import SESSIONS
 from operators.sessions.sessions import fragments
 from operators.state.bucket import Bucket
 from operators.state.entries import SlicedTuples

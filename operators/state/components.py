@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from operators import kernels
 from operators.arrays import Numbers
 from operators.kernels import double_double
-from operators.queries import COUNT_ALL, Measure
+from operators.query_parts import COUNT_ALL, Measure
 from operators.state.keys import as_numbers
 from sources.core.decimals import WORD_DIGITS, nearest_doubles, words_of
 from sources.core.schema import ColumnType

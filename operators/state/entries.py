@@ -31,7 +31,7 @@ from operators.containment import contained
 from operators.expressions import Expression
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.state import components
 from operators.state.addresses import Addresses
 from operators.state.components import COUNT_NAME, Encoded

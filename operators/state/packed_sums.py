@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from operators import kernels
 from operators.arrays import Numbers
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.state import components
 from operators.state.addresses import Addresses
 from operators.state.components import COUNT_NAME, Encoded

@@ -12,7 +12,7 @@ from operators import kernels
 from operators.arrays import Numbers
 from operators.expressions import Expression
 from operators.kernels import double_double
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.state import components
 from operators.state.addresses import Addresses
 from operators.state.components import COUNT_NAME, Component, Encoded

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from operators.aggregation.shared_aggregation import aggregation_of
 from operators.expressions import columns_of
 from operators.live_queries import LiveQuery
-from operators.queries import COUNT_ALL, OP, PTIME, SESSIONS, VER, WINDOW_END, WINDOW_START
+from operators.query_parts import COUNT_ALL, OP, PTIME, SESSIONS, VER, WINDOW_END, WINDOW_START
 from operators.sessions.sessions import chain
 from operators.state.keys import encode_keys, key_names, unite_keys
 from operators.windowing.fired_rows import Fired

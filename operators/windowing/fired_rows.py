@@ -16,7 +16,7 @@ from operators.arrays import Numbers
 from operators.live_queries import LiveQuery
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.state import components
 from operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.state.keys import key_columns, unite_keys

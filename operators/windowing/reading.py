@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.block_files import BlockFiles, BlockPart, Rows, check_count
+from operators.joins.query import Join
 from operators.operator import Reached
-from operators.queries import VER, WINDOW_END, WINDOW_START, Aggregation, Join
+from operators.queries import Aggregation
+from operators.query_parts import VER, WINDOW_END, WINDOW_START
 from operators.result_rows import compute_outputs, needed_columns
 from operators.windowing.window_rows import WindowRows
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from operators.aggregation.shared_aggregation import aggregation_of, sliding_window
 from operators.event_times import EARLIEST, LATEST
 from operators.live_queries import LiveQuery
-from operators.queries import COUNT_ALL, SESSIONS
+from operators.query_parts import COUNT_ALL, SESSIONS
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import get_payload, put_payload
 from operators.state.lane_state import digest_of

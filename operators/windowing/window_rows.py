@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.queries import WINDOW_END, WINDOW_START
+from operators.query_parts import WINDOW_END, WINDOW_START
 from sources.core.columns import one_array
 
 SLOT = "_slot"

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from operators.queries import OP, Query
+from operators.queries import Query
+from operators.query_parts import OP
 from operators.result_rows import schema_of
 from operators.windowing.early_rows import RETRACT
 from router.sinks.encoding import encode

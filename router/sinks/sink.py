@@ -17,7 +17,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from operators.expressions import Column
-from operators.queries import WINDOW_END, WINDOW_START, Query
+from operators.queries import Query
+from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.result_rows import schema_of
 from sources.core.confinement import OPEN, Confinement
 

@@ -10,7 +10,7 @@ from operators.functions import call
 from operators.functions.casts import cast_to
 from operators.functions.coercion import UNTYPED_NULL, describe
 from operators.functions.sql_text import sql_text
-from operators.queries import COUNT_ALL, Measure
+from operators.query_parts import COUNT_ALL, Measure
 from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate
 from session.sql.scope import WINDOW_COLUMNS, Names

@@ -17,7 +17,8 @@ from operators.expressions import Call, Expression, all_of, columns_of, conjunct
 from operators.functions import call
 from operators.functions.coercion import in_one_type
 from operators.joins.parts import without_alias
-from operators.queries import Grouping, Join, JoinInput, Measure, Output
+from operators.joins.query import Grouping, Join, JoinInput
+from operators.query_parts import Measure, Output
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, first_aggregate
 from session.sql.expressions import Binder

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from operators.expressions import Column
 from operators.lookup.lookups import Lookup
-from operators.queries import WINDOW_END, WINDOW_START
+from operators.query_parts import WINDOW_END, WINDOW_START
 from session.sql.statements import WindowedSource
 from session.sql.tokens import SqlText
 from sources.connectors.static_table import TableDefinition

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from operators.expressions import Expression
 from operators.functions.sql_text import sql_text
-from operators.queries import Aggregation, Measure, Query, Selection
+from operators.queries import Aggregation, Query, Selection
+from operators.query_parts import Measure
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, first_aggregate
 from session.sql.expressions import Binder

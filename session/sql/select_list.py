@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from operators.expressions import Column, Expression, Literal
-from operators.queries import WINDOW_END, WINDOW_START, Output
+from operators.query_parts import WINDOW_END, WINDOW_START, Output
 from session.sql.expressions import Binder
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.statements import Select, SelectItem

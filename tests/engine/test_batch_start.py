@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.planning.batch_start import BatchStart, WindowEnds
-from operators.queries import Join, JoinInput, Output, Query, Selection
+from operators.joins.query import Join, JoinInput
+from operators.queries import Query, Selection
+from operators.query_parts import Output
 from operators.windows import Emit, SessionWindow, Window
 from tests.operators.pipeline import STREAM, K, aggregation
 

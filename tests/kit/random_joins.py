@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from operators.queries import Aggregation, Join
+from operators.joins.query import Join
+from operators.queries import Aggregation
 from operators.tuples import Tuples
 from session.sql.select import plan_select
 from sources.connectors.static_table import TableDefinition, TableVersion

@@ -34,7 +34,8 @@ from operators.lookup.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookup.lookups import Lookup
 from operators.predicates.cell_space import Groups, cell_spaces
 from operators.predicates.index import PredicateIndex
-from operators.queries import AGGREGATION, Aggregation, Measure
+from operators.queries import Aggregation
+from operators.query_parts import AGGREGATION, Measure
 from operators.state.bucket import Bucket
 from operators.state.entries import EncodedMeasures, SlicedTuples
 from operators.stream_operators import StreamOperators

@@ -16,7 +16,8 @@ from operators.lane import Lane
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup.lookup_join import IndexedTables
 from operators.operator import ChunkOutput
-from operators.queries import WINDOW_END, WINDOW_START, Query
+from operators.queries import Query
+from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.state.bucket_store import StoredTuples, put_bucket
 from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators

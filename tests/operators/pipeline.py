@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from engine.planning.offsets import advance_waterline
 from operators.expressions import Call, Column, Expression, Literal
+from operators.joins.query import Join
 from operators.lane import Lane
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates import query_set
 from operators.predicates.analysis import Predicate, analyse
-from operators.queries import COUNT_ALL, OP, PTIME, SELECTION, VER, Aggregation, Join, Measure, Output, Query, Selection
+from operators.queries import Aggregation, Query, Selection
+from operators.query_parts import COUNT_ALL, OP, PTIME, SELECTION, VER, Measure, Output
 from operators.selection.source import Selected
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import put_bucket

@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from operators.joins.parts import SALT, columns_to_spread_by
+from operators.joins.query import Join
 from operators.kinds import operator_of
-from operators.queries import JOIN, Aggregation, Join
+from operators.queries import Aggregation
+from operators.query_parts import JOIN
 from operators.state.key_groups import hash_keys
 from operators.windows import Window
 from tests.kit.random_joins import SECOND, STREAMS, RandomJoin, comparable, expected, plan, random_tuples

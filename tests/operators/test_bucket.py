@@ -18,7 +18,8 @@ from operators.expressions import Call
 from operators.live_queries import LiveQueries
 from operators.predicates import cell_space
 from operators.predicates.cells import LineCells, SetCells
-from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.queries import Aggregation
+from operators.query_parts import COUNT_ALL, Measure
 from operators.state import dense_totals, entries, merging
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import INLINE_BYTES, get_payload, put_bucket

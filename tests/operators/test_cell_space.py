@@ -23,7 +23,7 @@ from operators.predicates.cells import LineCells, SetCells
 from operators.predicates.index import PredicateIndex
 from operators.predicates.query_set import unpack
 from operators.predicates.space_key import SpaceKey
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.tuples import Tuples
 from sources.core.schema import BOOLEAN, INT
 from tests.kit.examples import examples

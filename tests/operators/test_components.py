@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.expressions import Column
-from operators.queries import COUNT_ALL, Measure
+from operators.query_parts import COUNT_ALL, Measure
 from operators.state.components import (
     COUNT_NAME,
     Component,

@@ -11,7 +11,8 @@ import pytest
 from operators.aggregation import lane as aggregation_lane
 from operators.aggregation.shared_aggregation import SharedAggregation
 from operators.containment import contained
-from operators.queries import COUNT_ALL, Measure, Query
+from operators.queries import Query
+from operators.query_parts import COUNT_ALL, Measure
 from operators.state import components
 from operators.stream_operators import StreamOperators
 from sources.core.errors import CorruptData

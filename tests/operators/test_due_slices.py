@@ -12,7 +12,8 @@ from operators.aggregation.due import WindowedQueries
 from operators.aggregation.due_slices import DueSlices
 from operators.aggregation.firing import fire
 from operators.event_times import EARLIEST
-from operators.queries import AGGREGATION, COUNT_ALL, Aggregation, Measure
+from operators.queries import Aggregation
+from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
 from operators.windows import Window
 from tests.kit.examples import examples
 from tests.operators.pipeline import STREAM, K, S, T, V, compare, live_of, predicate_of

@@ -17,7 +17,8 @@ from operators import lane
 from operators.aggregation import lane as aggregation_lane
 from operators.expressions import Column
 from operators.lane import Lane
-from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.queries import Aggregation
+from operators.query_parts import COUNT_ALL, Measure
 from operators.state import bucket_store
 from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators

@@ -23,7 +23,8 @@ from operators.event_times import EARLIEST
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
 from operators.live_queries import LiveQueries
-from operators.queries import AGGREGATION, COUNT_ALL, Aggregation, Measure
+from operators.queries import Aggregation
+from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
 from operators.state.bucket import Bucket
 from operators.stream_operators import StreamOperators
 from operators.windowing.window_rows import SLOT

@@ -14,7 +14,8 @@ from engine.planning.batch_budget import FiringBudget
 from engine.planning.offsets import Offset
 from operators.aggregation.lane import AggregationLane
 from operators.live_queries import LiveQueries
-from operators.queries import COUNT_ALL, Aggregation
+from operators.queries import Aggregation
+from operators.query_parts import COUNT_ALL
 from operators.windowing.firing_limit import FiringLimit
 from operators.windowing.slicing import due_windows
 from operators.windows import Window

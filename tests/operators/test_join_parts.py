@@ -6,7 +6,7 @@ import pytest
 
 from operators.joins.key_splits import KeySplit
 from operators.joins.parts import can_split, columns_to_spread_by, operators_of, placements_of, spread_by
-from operators.queries import Join
+from operators.joins.query import Join
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 

@@ -21,10 +21,11 @@ from operators.joins import counts as join_counts
 from operators.joins import rows as join_rows
 from operators.joins.block import JoinBlock
 from operators.joins.groups import distinct_counts
+from operators.joins.query import Join
 from operators.joins.rows import JoinIndex
 from operators.lookup import lookup_join
 from operators.lookup.lookup_join import version_path
-from operators.queries import Join, Query
+from operators.queries import Query
 from operators.state import bucket_store, tuple_bucket
 from session.sql.select import plan_select
 from sources.core.storage import Storage

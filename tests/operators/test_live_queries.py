@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from operators.event_times import EARLIEST, LATEST
 from operators.joins.parts import parts_over
+from operators.joins.query import Join, JoinInput
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates.query_set import unpack
-from operators.queries import AGGREGATION, JOIN, SELECTION, Aggregation, Join, JoinInput, Selection
+from operators.queries import Aggregation, Selection
+from operators.query_parts import AGGREGATION, JOIN, SELECTION
 from operators.windows import Window
 from tests.operators.pipeline import STREAM, K, aggregation, changelog
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.queries import COUNT_ALL, Aggregation, Measure, Query
+from operators.queries import Aggregation, Query
+from operators.query_parts import COUNT_ALL, Measure
 from operators.windows import Window
 from sources.core.storage import Storage
 from tests.kit.examples import IS_LONG

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from operators.expressions import Column
 from operators.predicates.dimension import CellLookup
-from operators.queries import Measure
+from operators.query_parts import Measure
 from operators.state.addresses import Addresses
 from operators.state.components import COUNT_NAME, encode
 from operators.state.packed_sums import Packable, PackedSums

@@ -22,7 +22,8 @@ from operators import lane
 from operators import tuples as tuples_module
 from operators.expressions import Call, Column, Expression, Literal
 from operators.predicates import space_key
-from operators.queries import Aggregation, Measure, Output, Query, Selection
+from operators.queries import Aggregation, Query, Selection
+from operators.query_parts import Measure, Output
 from operators.state import dense_totals, entries, merging
 from operators.windows import SessionWindow, Window
 from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, ColumnType

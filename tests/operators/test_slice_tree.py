@@ -20,7 +20,7 @@ from operators.aggregation.due import WindowedQueries
 from operators.aggregation.firing import fire
 from operators.aggregation.slice_tree import Entries, level_above, stretches
 from operators.live_queries import LiveQueries
-from operators.queries import AGGREGATION, COUNT_ALL, Measure
+from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_NAME
 from operators.stream_operators import StreamOperators

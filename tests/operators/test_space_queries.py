@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators.aggregation.space_queries import SpaceQueries, by_space
 from operators.expressions import Call, Expression
 from operators.live_queries import LiveQuery
-from operators.queries import COUNT_ALL, Measure
+from operators.query_parts import COUNT_ALL, Measure
 from operators.stream_operators import StreamOperators
 from sources.core.schema import BOOLEAN
 from tests.operators.pipeline import STREAM, V, aggregation, batch_of, compare, live_of, predicate_of

@@ -11,7 +11,8 @@ import pytest
 from operators import tuples as tuples_module
 from operators.evaluation import evaluate
 from operators.expressions import Call, Literal
-from operators.queries import Measure, Output, Query, Selection
+from operators.queries import Query, Selection
+from operators.query_parts import Measure, Output
 from operators.selection.source import Selected
 from operators.state import components
 from operators.stream_operators import StreamOperators

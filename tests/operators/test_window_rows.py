@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.queries import WINDOW_END, WINDOW_START
+from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.windowing.window_rows import SLOT, WindowRows
 
 # slot, start, end and how many rows

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from operators.joins.query import Join
 from operators.kinds import operator_of
-from operators.queries import Join, Query
+from operators.queries import Query
 from operators.report import draw_sample
 from optimizer.join_costs import estimate_input, explain_join_order
 from optimizer.plan import Plan

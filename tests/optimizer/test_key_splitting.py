@@ -13,8 +13,9 @@ import pytest
 
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import SALT
+from operators.joins.query import Join
 from operators.kinds import operator_of
-from operators.queries import Join, Query
+from operators.queries import Query
 from operators.report import draw_sample
 from operators.state.key_groups import hash_keys
 from optimizer.key_splitting import KeySplitting, NoSplits, splittable_joins, spreadings_of

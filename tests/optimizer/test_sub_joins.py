@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.queries import Join
+from operators.joins.query import Join
 from optimizer.sub_joins import sub_join, sub_joins
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from operators.joins.query import Join
 from operators.kinds import operator_of, source_operators
-from operators.queries import Join
 from optimizer.join_costs import Sharing
 from optimizer.plan import Plan
 from session.sql.select import plan_select

@@ -14,7 +14,8 @@ import pytest
 
 from engine.job_files import BATCHES
 from operators.expressions import Column
-from operators.queries import Output, Selection
+from operators.queries import Selection
+from operators.query_parts import Output
 from router import courier, delivery
 from router.courier import Courier
 from router.delivery import Delivery

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from operators.expressions import Column
-from operators.queries import Output, Selection
+from operators.queries import Selection
+from operators.query_parts import Output
 from router import deliverer, delivery
 from router.deliverer import Deliverer
 from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter

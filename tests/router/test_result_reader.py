@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Call, Column
-from operators.queries import COUNT_ALL, Aggregation, Measure, Output, Query, Selection
+from operators.queries import Aggregation, Query, Selection
+from operators.query_parts import COUNT_ALL, Measure, Output
 from operators.windows import Emit, Window
 from router import result_reader
 from router.deployment import Deployment

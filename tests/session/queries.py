@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from operators.expressions import Call, Column, Expression, Literal
-from operators.queries import COUNT_ALL, Aggregation, Output, Selection
+from operators.queries import Aggregation, Selection
+from operators.query_parts import COUNT_ALL, Output
 from operators.windows import SessionWindow, Window
 from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
 

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
+from operators.joins.query import Join
 from operators.kinds import source_operators
-from operators.queries import Join
 from router.deployment import Deployment
 from session.query_record import full_name
 from session.query_requests import QueryRequest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.expressions import Literal
-from operators.queries import Output, Selection
+from operators.queries import Selection
+from operators.query_parts import Output
 from session.sharing import Shared, shared, shared_dict
 from sources.core.schema import DOUBLE, INT
 from tests.session.queries import aggregation, selection

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from operators.expressions import Column
-from operators.queries import COUNT_ALL, Aggregation, Output, Selection
+from operators.queries import Aggregation, Selection
+from operators.query_parts import COUNT_ALL, Output
 from operators.windows import Emit, Window
 from router.sinks.sink import Rows, Subject
 from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Column
-from operators.queries import Output, Selection
+from operators.queries import Selection
+from operators.query_parts import Output
 from router.row_text import objects
 from router.sinks import file
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, Sink, SinkDown, SinkRefused, Subject

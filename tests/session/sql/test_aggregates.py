@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.evaluation import evaluate
-from operators.queries import Measure
+from operators.query_parts import Measure
 from tests.kit.duck import connected
 from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG, aggregation

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from operators.joins.query import Join
 from operators.kinds import operator_of
-from operators.queries import Join, query_from_json
+from operators.queries import query_from_json
 from operators.windows import SessionWindow, Window
 from session.sql.select import plan_select
 from sources.core.errors import SqlNotAllowed, SqlSyntaxError

@@ -8,8 +8,9 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
+from operators.joins.query import Join
 from operators.lookup.lookups import Lookup
-from operators.queries import Aggregation, Join, Query, Selection, query_from_json
+from operators.queries import Aggregation, Query, Selection, query_from_json
 from session.sql.select import plan_select
 from sources.connectors.static_table import TableDefinition, TableVersion
 from sources.core.errors import SqlNotAllowed

@@ -1,0 +1,125 @@
+"""What queries of all kinds are made of: names of kinds and columns, outputs, measures, and the JSON of inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from operators import expressions
+from operators.expressions import Expression
+from operators.lookup.lookups import Lookup
+from sources.core.errors import NotAllowed
+from sources.core.schema import BIGINT, DOUBLE, ColumnType
+
+SELECTION, AGGREGATION, SESSIONS, JOIN = "selection", "aggregation", "sessions", "join"
+"""The kinds of operators, see :mod:`operators.kinds`."""
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+PARTIAL = "_partial"
+# further columns of a changelog: insert or retract, processing time, number of the row among those of its group
+OP, PTIME, VER = "_op", "_ptime", "_ver"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the result: its name and how to compute it."""
+
+    name: str
+    expression: Expression
+
+    def to_json(self) -> list[Any]:
+        """Return ``[name, expression]``."""
+        return [self.name, expressions.to_json(self.expression)]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Output:
+        """Read what :meth:`to_json` wrote."""
+        return cls(value[0], expressions.from_json(value[1]))
+
+
+MEASURE_FUNCTIONS = ("count", "sum", "min", "max", "count_distinct", "stddev_samp", "var_samp")
+_DEVIATIONS = ("stddev_samp", "var_samp")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A partial aggregate that slices keep and that merges associatively.
+
+    ``count`` without argument counts tuples. ``count_distinct`` counts the different values that are not NULL.
+    ``stddev_samp`` and ``var_samp`` are NULL for fewer than two values.
+    AVG is no measure: the front end writes it as sum / count.
+    """
+
+    function: str
+    argument: Expression | None = None
+
+    def __post_init__(self) -> None:
+        if self.function not in MEASURE_FUNCTIONS:
+            raise NotAllowed(f"A measure must be one of {MEASURE_FUNCTIONS}; got {self.function!r}.")
+        if self.argument is None and self.function != "count":
+            raise NotAllowed(f"{self.function.upper()} needs an argument.")
+        if self.function in _DEVIATIONS and self.argument is not None and not self.argument.type.is_numeric:
+            raise NotAllowed(f"{self.function.upper()} needs a number; got {self.argument} ({self.argument.type}).")
+
+    @cached_property
+    def name(self) -> str:
+        """The column that carries this measure, the same for equal measures: ``sum(price)``, ``count(*)``."""
+        return f"{self.function}({'*' if self.argument is None else expressions.text_of(self.argument)})"
+
+    @property
+    def type(self) -> ColumnType:
+        """The type of the measure: counts and integer sums are BIGINT, deviations and variances DOUBLE."""
+        if self.function in ("count", "count_distinct") or self.argument is None:
+            return BIGINT
+        if self.function in _DEVIATIONS:
+            return DOUBLE
+        argument = self.argument.type
+        if self.function != "sum":
+            return argument
+        if argument.is_integer:
+            return BIGINT
+        return ColumnType("DECIMAL", 38, argument.scale) if argument.kind == "DECIMAL" else DOUBLE
+
+    def to_json(self) -> list[Any]:
+        """Return ``[function, argument or null]``."""
+        return [self.function, None if self.argument is None else expressions.to_json(self.argument)]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Measure:
+        """Read what :meth:`to_json` wrote."""
+        return cls(value[0], None if value[1] is None else expressions.from_json(value[1]))
+
+
+COUNT_ALL = Measure("count")
+
+
+class Source(Protocol):
+    """An input of a query, as far as all inputs are alike."""
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]: ...
+    @property
+    def apart(self) -> str: ...
+
+
+def where_json(where: Expression | None) -> list[Any] | None:
+    """Return the JSON of a condition, None for none."""
+    return None if where is None else expressions.to_json(where)
+
+
+def where_from_json(value: list[Any] | None) -> Expression | None:
+    """Read what :func:`where_json` returned."""
+    return None if value is None else expressions.from_json(value)
+
+
+def input_json(source: Source) -> dict[str, Any]:
+    """Return the JSON of an input's ``lookups`` and ``apart``, without those that are empty."""
+    lookups = {"lookups": [lookup.to_json() for lookup in source.lookups]} if source.lookups else {}
+    return {**lookups, **({"apart": source.apart} if source.apart else {})}
+
+
+def lookups_from_json(value: dict[str, Any]) -> tuple[Lookup, ...]:
+    """Read the lookups in what :func:`input_json` returned."""
+    return tuple(Lookup.from_json(lookup) for lookup in value.get("lookups", ()))
