@@ -9,6 +9,17 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 LAYERS = ("api", "session", "optimizer", "router", "engine", "operators", "sources")
 SPARK = "engine"
+KINDS = ("operators.selection", "operators.aggregation", "operators.sessions", "operators.joins")
+LOOPS = (
+    "operators/stream_operators.py",
+    "operators/lane.py",
+    "operators/lane_operators.py",
+    "engine/source_task.py",
+    "engine/lane_task.py",
+    "router/materialize.py",
+    "router/result_reader.py",
+)
+"""Modules that go through all kinds of operators."""
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -44,6 +55,11 @@ def test_spark_is_known_to_one_folder_only() -> None:
         if any(name.split(".")[0] == "pyspark" for name in imports_of(path))
     }
     assert using == {SPARK}
+
+
+def test_loops_over_kinds_of_operators_name_no_kind() -> None:
+    wrong = [f"{path} imports {name}" for path in LOOPS for name in imports_of(TOP / path) if name.startswith(KINDS)]
+    assert not wrong
 
 
 def test_the_driver_knows_the_service_from_outside_only() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from operators.kinds import operator_of
+from operators.kinds import KINDS, kind_of, operator_of
 from operators.queries import Query
-from operators.windows import Window
+from operators.windows import SessionWindow, Window
 from tests.session.queries import GEM_PACK, PRICE, aggregation, selection
 
 
@@ -26,3 +28,14 @@ from tests.session.queries import GEM_PACK, PRICE, aggregation, selection
 )
 def test_queries_with_the_same_input_and_attributes_share_an_operator(query: Query, operator: str) -> None:
     assert operator_of(query) == operator
+
+
+def test_each_query_is_of_one_kind_and_sessions_are_one() -> None:
+    sessions = replace(aggregation("s-1"), window=SessionWindow(5))
+    assert [kind_of(query).name for query in (selection("s-1"), aggregation("s-1"), sessions)] == [
+        "selection",
+        "aggregation",
+        "sessions",
+    ]
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+    assert operator_of(sessions) == "sessions:s-1:gem_pack", "it shares nothing with other windows"
