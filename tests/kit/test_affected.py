@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from tests.kit.affected import affected, changed_files
 
@@ -38,6 +41,7 @@ def test_tests_that_import_a_changed_module_are_affected_and_no_others(tmp_path:
     assert affected({"README.md"}, tmp_path) == []
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git must be there: `make check` asks it what has changed")
 def test_what_is_new_has_changed_and_what_is_committed_has_not(tmp_path: Path) -> None:
     git(tmp_path, "init")
     written(tmp_path, kept="1\n", edited="1\n")
