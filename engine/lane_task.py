@@ -52,7 +52,8 @@ class LaneTasks:
         state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
         blocks = lane.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
         links: dict[str, str] = {}
-        entries = (block.write(self._storage, end.seq, links) for block in blocks)
+        entries = [block.write(self._storage, end.seq, links) for block in blocks]
+        lane.let_go()
         output = [(BLOCK, body) for body in (*sent_blocks, *(orjson.dumps(entry).decode() for entry in entries))]
         if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))

@@ -25,7 +25,7 @@ from operators.operator import FiringBatch, Held, Mask, ResultBlock
 from operators.predicates.space_key import SpaceKey
 from operators.report import Work
 from operators.state.bucket import Bucket
-from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, map_tuples, put_payload
+from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
 from operators.state.lane_state import Head, LaneState, Payload, digest_of, pack, unpack
 from operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
 from operators.state.tuple_files import TupleFiles
@@ -34,6 +34,7 @@ from operators.windowing.told_log import ToldLog
 from sources.core.storage import Storage
 
 MOST_ENTRIES = 64
+TUPLE_BYTES = 64 << 20
 
 _Needed = dict[int, Mask]
 
@@ -62,12 +63,16 @@ class _Entry:
 class Lane:
     """Takes in the buckets of each batch and fires the windows that are due, kind by kind of operator.
 
-    Of a window of a join it keeps ``join_row_limit`` rows.
+    Of a window of a join it keeps ``join_row_limit`` rows. Between batches it keeps so many ``tuple_bytes`` of tuples
+    of joins in memory.
     """
 
-    def __init__(self, storage: Storage, join_row_limit: int = 1_000_000) -> None:
+    def __init__(
+        self, storage: Storage, join_row_limit: int = 1_000_000, tuple_bytes: int = TUPLE_BYTES
+    ) -> None:
         self._storage = storage
-        self._files = TupleFiles(partial(map_tuples, storage))
+        self._files = TupleFiles(partial(read_state, storage))
+        self._tuple_bytes = tuple_bytes
         self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)
@@ -130,6 +135,10 @@ class Lane:
         if new_head != stored_head and (stored_head is not None or head.entries or head.garbage or head.told):
             state.set_head(new_head)
         return blocks
+
+    def let_go(self) -> None:
+        """Let go of the tuples of joins that would take more memory than is theirs, once the batch's rows are stored."""
+        self._files.let_go(self._tuple_bytes)
 
     def _oldest(self) -> int | None:
         paths = (payload.path for entry in self._entries.values() for payload in entry.payloads)

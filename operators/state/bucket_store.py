@@ -50,17 +50,8 @@ def get_payload(storage: Storage, path: str, data: bytes) -> pa.Buffer:
 
 def read_state(storage: Storage, path: str) -> pa.Buffer:
     """Read a file without which lanes cannot go on; CorruptData when it is damaged or gone."""
-    return _needed(storage, path, mapped=False)
-
-
-def map_tuples(storage: Storage, path: str) -> pa.Buffer:
-    """Map a file of tuples in the same way: all lanes use the same, and those of a window may outgrow memory."""
-    return _needed(storage, path, mapped=True)
-
-
-def _needed(storage: Storage, path: str, mapped: bool) -> pa.Buffer:
     try:
-        return storage.read(path, mapped=mapped)
+        return storage.read(path)
     except FileNotFoundError as error:
         raise not_read_back(path, "it is missing") from error
 

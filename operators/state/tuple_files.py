@@ -24,8 +24,8 @@ TIME = "_time"
 class TupleFile:
     """Tuples of one input: columns by name, and :data:`TIME`, their event times (µs, int64).
 
-    ``path`` is empty for tuples in memory. A file is opened, and checked, when it is first read, and stays open as long
-    as this is kept.
+    ``path`` is empty for tuples in memory. A file is read, and checked, when its tuples are first asked for, and again
+    after they were let go.
     """
 
     def __init__(self, path: str, read: Callable[[], pa.Table]) -> None:
@@ -42,7 +42,11 @@ class TupleFile:
         """All columns; CorruptData where the file has been removed, or is damaged."""
         return self._read()
 
-    @cached_property
+    def let_go(self) -> None:
+        """Take no memory until the tuples are asked for again."""
+        self.__dict__.pop("table", None)
+
+    @property
     def times(self) -> npt.NDArray[np.int64]:
         """The event times (µs)."""
         times: npt.NDArray[np.int64] = np.asarray(one_array(self.table.column(TIME)))
@@ -54,27 +58,46 @@ class TupleFile:
 
 
 class TupleFiles:
-    """Files of tuples by path, each opened once for all that hold it; safe between threads.
+    """Files of tuples by path, each read once for all that hold it; safe between threads.
 
-    ``read`` gives the bytes of a path.
+    ``read`` gives the bytes of a path. They are read rather than mapped: a file that is cut under a map would end the
+    process.
     """
 
     def __init__(self, read: Callable[[str], pa.Buffer]) -> None:
         self._read = read
-        self._held: WeakValueDictionary[str, TupleFile] = WeakValueDictionary()
+        self._known: WeakValueDictionary[str, TupleFile] = WeakValueDictionary()
+        self._in_memory: dict[str, int] = {}
         self._lock = Lock()
 
     def at(self, path: str) -> TupleFile:
         """Return the file at ``path``."""
         with self._lock:
-            file = self._held.get(path)
+            file = self._known.get(path)
             if file is None:
-                file = self._held[path] = TupleFile(path, lambda: self._open(path))
+                file = self._known[path] = TupleFile(path, lambda: self._open(path))
             return file
+
+    def let_go(self, kept_bytes: int) -> None:
+        """Keep ``kept_bytes`` of tuples in memory; of others, the ones read first, files are read again when needed."""
+        with self._lock:
+            self._in_memory = {path: size for path, size in self._in_memory.items() if path in self._known}
+            beyond = sum(self._in_memory.values()) - kept_bytes
+            for path, size in list(self._in_memory.items()):
+                if beyond <= 0:
+                    break
+                file = self._known.get(path)
+                if file is not None:
+                    file.let_go()
+                del self._in_memory[path]
+                beyond -= size
 
     def _open(self, path: str) -> pa.Table:
         data = self._read(path)
         try:
-            return pa.ipc.open_file(data).read_all()
+            table = pa.ipc.open_file(data).read_all()
         except pa.ArrowInvalid as error:
             raise not_read_back(path, error) from error
+        with self._lock:
+            self._in_memory[path] = data.size
+        return table

@@ -13,9 +13,10 @@ Invariants:
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
+import struct
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -41,12 +42,13 @@ from sources.connectors.segment import (
 )
 from sources.core.errors import Conflict, NotAllowed, NotReady
 from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage, sync_folder
+from sources.core.storage import Storage, not_read_back, sync_folder
 
 PARTITION = "0"
 ROLL_BYTES = 64 << 20
 JOINED_BYTES = 1 << 20  # up to here one write of a copy beats several writes
 
+_DURABLE = struct.Struct("<q")
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -313,13 +315,22 @@ class PushConnector:
         self._schema = definition.schema.arrow
         self._folder = root / "segments"
         self._durable_path = root / "durable"
-        self._durable: memoryview | None = None
+        self._durable: int | None = None
+        self._end = 0
 
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
-        """Return what is durable of the partition; one memory access."""
+        """Return what is durable of the partition; CorruptData when the file that says so was cut."""
         if self._durable is None:
-            self._durable = _map_durable(self._durable_path)
-        return {PARTITION: Extent(0, 0 if self._durable is None else self._durable[0])}
+            try:
+                self._durable = os.open(self._durable_path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:  # not begun
+                return {PARTITION: Extent(0, 0)}
+            weakref.finalize(self, os.close, self._durable)
+        end = _read_durable(self._durable)
+        if end is None and self._end:
+            raise not_read_back(str(self._durable_path), f"it must have {_DURABLE.size} bytes")
+        self._end = end or 0
+        return {PARTITION: Extent(0, self._end)}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield a chunk for each frame that has offsets in ``[start, end)``.
@@ -347,49 +358,47 @@ class PushConnector:
 class _DurableOffset:
     """The writer's hold on the file that tells readers how far the log is on disk.
 
-    The lock is on an open file of its own: a mapped one stays open, and locked, after its process was killed for as
-    long as anybody looks at that process's memory map (``ps`` does), and a restarted service would be kept out.
+    The file is read and written, never mapped: one that is cut under a map would end the process.
     """
 
     def __init__(self, path: Path, stream: str) -> None:
-        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._lock)
+            os.close(self._file)
             raise Conflict(
                 f"One process at a time may write stream {stream!r}, and another does; stop it first.",
                 stream=stream,
             ) from None
         try:
-            if os.fstat(self._lock).st_size < 8:
-                # bytes, not a hole: a store to one kills the process where the disk has no room for it
-                os.pwrite(self._lock, bytes(8), 0)
-            with path.open("r+b") as mapped:
-                self._map = mmap.mmap(mapped.fileno(), 8)
+            if os.fstat(self._file).st_size < _DURABLE.size:
+                self.set(0)
         except OSError:
-            os.close(self._lock)
+            os.close(self._file)
             raise
-        self._value = memoryview(self._map).cast("q")  # one aligned store, never half a number
 
     def get(self) -> int:
-        return self._value[0]
+        return _read_durable(self._file) or 0
 
     def set(self, offset: int) -> None:
-        self._value[0] = offset
+        os.pwrite(self._file, _DURABLE.pack(offset), 0)
 
     def close(self) -> None:
-        self._value.release()
-        self._map.close()
-        os.close(self._lock)
+        os.close(self._file)
 
 
-def _map_durable(path: Path) -> memoryview | None:
-    try:
-        with path.open("rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)).cast("q")
-    except (FileNotFoundError, ValueError):  # not begun, or not long enough yet
-        return None
+def _read_durable(file: int) -> int | None:
+    """Return the durable offset in an open file, read until it is the same twice; None where it is not there whole."""
+    former = None
+    while True:
+        data = os.pread(file, _DURABLE.size, 0)
+        if len(data) < _DURABLE.size:
+            return None
+        if data == former:
+            offset: int = _DURABLE.unpack(data)[0]
+            return offset
+        former = data
 
 
 def _make_folders(folder: Path) -> None:

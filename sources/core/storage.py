@@ -134,14 +134,13 @@ class Storage:
         except ValueError as error:
             raise not_read_back(path, error, "JSON") from error
 
-    def read(self, path: str, *, mapped: bool = False) -> pa.Buffer:
+    def read(self, path: str) -> pa.Buffer:
         """Return the bytes of a file, checked if its name has their checksum.
 
-        FileNotFoundError for no file, CorruptData for a damaged one. A ``mapped`` local file takes no memory; one that
-        is cut meanwhile ends the process.
+        FileNotFoundError for no file, CorruptData for a damaged one.
         """
         try:
-            with self.open(path, mapped=mapped) as source:
+            with self.open(path) as source:
                 data = source.read_buffer()
         except FileNotFoundError:
             raise
@@ -154,10 +153,10 @@ class Storage:
             raise not_read_back(path, "its checksum is another")
         return data
 
-    def open(self, path: str, *, mapped: bool = False) -> pa.NativeFile:
-        """Open ``path`` for reading; a ``mapped`` local file is mapped into memory."""
+    def open(self, path: str) -> pa.NativeFile:
+        """Open ``path`` for reading."""
         if self.local_root is not None:
-            return pa.memory_map(self._full(path)) if mapped else pa.OSFile(self._full(path))
+            return pa.OSFile(self._full(path))
         return self._fs.open_input_file(self._full(path))
 
     def exists(self, path: str) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from operators import kernels
 from operators.state import tuple_bucket
-from operators.state.bucket_store import TUPLES, map_tuples, put_block
+from operators.state.bucket_store import TUPLES, read_state, put_block
 from operators.state.keys import encode_keys
 from operators.state.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
 from operators.state.tuple_files import TIME, TupleFiles
@@ -54,7 +54,7 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
     assert indexed.table.num_rows == (is_wanted.sum() if worth_taking else length)
 
     storage = Storage(str(tmp_path))
-    path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(partial(map_tuples, storage))
+    path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(partial(read_state, storage))
     read: dict[str, list[tuple[int, int, int, int]]] = {}
     shares: dict[str, dict[int, int]] = {}
     for lane, index in indexed.indexes:
@@ -92,13 +92,33 @@ def test_nothing_is_written_that_nobody_wants() -> None:
 
 def test_a_file_is_opened_once_for_all_that_hold_it(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    files = TupleFiles(partial(map_tuples, storage))
+    files = TupleFiles(partial(read_state, storage))
     path = put_block(storage, TUPLES, 1, pa.table({TIME: [7]}))
     file = files.at(path)
     assert file.times.tolist() == [7]
     assert files.at(path) is file
     storage.delete(path)
-    assert files.at(path).times.tolist() == [7], "it is open"
+    assert files.at(path).times.tolist() == [7], "it was read"
     del file
     with pytest.raises(CorruptData, match="it is missing"):
         _ = files.at(path).times
+
+
+def test_tuples_that_take_too_much_memory_are_read_again(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    reads: list[str] = []
+
+    def read(path: str) -> pa.Buffer:
+        reads.append(path)
+        return read_state(storage, path)
+
+    files = TupleFiles(read)
+    paths = [put_block(storage, TUPLES, 1, pa.table({TIME: np.full(1000, number)})) for number in range(3)]
+    held = [files.at(path) for path in paths]
+    for number, file in enumerate(held):
+        assert file.times.tolist() == [number] * 1000
+    files.let_go(20_000)
+    assert reads == paths
+    for number, file in enumerate(held):
+        assert file.times.tolist() == [number] * 1000
+    assert reads == [*paths, paths[0]], "of three that take 8000 bytes and more each, two were kept: those read last"

@@ -199,7 +199,7 @@ def test_a_full_disk_refuses_and_keeps_nothing(storage: Storage, monkeypatch: py
 
 
 def test_a_log_begins_with_its_bytes_on_disk_or_not_at_all(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hole in the file that is mapped would end the process at the first store while the disk is full."""
+    """A log that cannot note how far it is on disk must not begin."""
 
     def no_room(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -270,6 +270,18 @@ def test_a_segment_that_is_cut_while_it_is_read_is_refused_by_its_name(storage: 
     with pytest.raises(CorruptData, match=f"Segment {path.name} must hold a whole frame"):
         read_before.extend(reader)
     assert everything(read_before) == list(range(len(read_before)))
+    log.close()
+
+
+def test_a_durable_offset_that_is_cut_ends_nobody_and_comes_back_with_the_next_push(storage: Storage) -> None:
+    log, reader = PushLog(storage, DEFINITION), PushConnector(storage, DEFINITION)
+    log.append(tuples(0, 1), [], 0, 0)
+    assert reader.available(0)["0"].end == 2
+    os.truncate(folder_of(storage).parent / "durable", 0)
+    with pytest.raises(CorruptData, match="durable must hold what was written"):
+        reader.available(0)
+    log.append(tuples(2), [], 0, 0)
+    assert reader.available(0)["0"].end == 3
     log.close()
 
 
