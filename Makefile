@@ -83,8 +83,9 @@ bench-quick: setup ## the quick form of every workload of the benchmark, under a
 bench: setup ## measure beside stock Spark and Flink; ARGUMENTS="WORKLOAD --queries 1,20 --peers spark"
 	@.venv/bin/braid bench $(or $(ARGUMENTS),astream-sc1 --queries 1,20,100,1000 --peers spark,flink)
 
-bench-kernels: setup ## time the kernels of a source task and of a lane
-	@$(PY) -m pytest tests/operators/bench_operators.py tests/operators/bench_mixed_queries.py --benchmark-columns=median,min,rounds --benchmark-sort=name
+bench-kernels: setup ## time the kernels of a source task and of a lane; ARGUMENTS="mixed-bids --queries 100" for those of mixed queries only
+	@$(if $(ARGUMENTS),,$(PY) -m pytest tests/operators/bench_operators.py --benchmark-columns=median,min,rounds --benchmark-sort=name)
+	@$(PY) -m tests.operators.bench_mixed_queries $(ARGUMENTS)
 
 bench-control: setup ## what queries cost the control side: created, retired and looked at while 10 000 run
 	@$(PY) -m bench_driver.control_plane $(ARGUMENTS)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bench_driver.measure.result import Progress
+from bench_driver.mixed_query import Query
 from bench_driver.query_load.probes import READ_PROBES
-from bench_driver.query_spec import QuerySpec
 from bench_driver.report.document import Row
 from bench_driver.report.summary import OURS
 from bench_driver.service_process import MakeService, ServiceProcess
@@ -143,7 +143,8 @@ def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeSer
     from bench_driver.runner import measure as measure_system
 
     settings = run_settings(options)
-    workload = task.workload if options.rate is None else replace(task.workload, start_rate=options.rate)
+    rate = options.rate or task.workload.first_rate(task.queries)
+    workload = replace(task.workload, start_rate=rate)
     queries, next_queries = _queries(task, options.seed)
     with contextlib.ExitStack() as stack:
         queues = {
@@ -179,7 +180,7 @@ def run_settings(options: Options) -> RunSettings:
     return settings if options.rate is None else replace(settings, most_steps=1, latency_load=1.0, adapts=True)
 
 
-def _queries(task: Task, seed: int) -> tuple[list[QuerySpec], list[QuerySpec]]:
+def _queries(task: Task, seed: int) -> tuple[list[Query], list[Query]]:
     """Return the queries of a task, and those that come later where queries come and go."""
     from bench_driver.query_generator import generate_queries
 

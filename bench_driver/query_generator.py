@@ -1,4 +1,4 @@
-"""The thesis's query generators: from a workload and a seed to queries, the same ones every time.
+"""The query generators, mostly the thesis's: from a workload and a seed to queries, the same ones every time.
 
 One generator of random numbers runs through all queries of a workload in order, so that the first n of m queries are
 the same as n queries. Where a template selects `*`, that is the tuple as the thesis has it: without the event time.
@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bench_driver.mixed_queries import VOCABULARIES, draw_mixed
+from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
 from bench_driver.similarity import draw_pattern, draw_similar
 from bench_driver.workload import StreamSpec, Workload
@@ -23,7 +25,7 @@ FIELDS = tuple(f"field{i}" for i in range(5))
 ATTRIBUTES = tuple(f"a{i}" for i in range(6))
 
 
-def generate_queries(workload: Workload, count: int, seed: int) -> list[QuerySpec]:
+def generate_queries(workload: Workload, count: int, seed: int) -> list[Query]:
     """Return `count` queries of the workload's template.
 
     Raises:
@@ -40,7 +42,7 @@ def generate_queries(workload: Workload, count: int, seed: int) -> list[QuerySpe
         ) from error
 
 
-Draw = Callable[[], QuerySpec]
+Draw = Callable[[], Query]
 
 
 def _rovio_aggregation(workload: Workload, _: random.Random) -> Draw:
@@ -259,6 +261,17 @@ def _ring(workload: Workload, rng: random.Random) -> Draw:
     return draw
 
 
+def _mixed(workload: Workload, rng: random.Random) -> Draw:
+    """Queries that differ in all that queries can differ in, of the workload's only stream."""
+    stream = workload.streams[0]
+    vocabulary = VOCABULARIES[stream.dataset]
+
+    def draw() -> MixedQuery:
+        return draw_mixed(vocabulary, stream.name, workload.options, rng)
+
+    return draw
+
+
 _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "rovio-aggregation": _rovio_aggregation,
     "rovio-join": _rovio_join,
@@ -269,6 +282,7 @@ _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "complex": _complex,
     "n-way": _n_way,
     "ring": _ring,
+    "mixed": _mixed,
 }
 
 

@@ -91,6 +91,11 @@ class QuerySpec:
         """Whether it has more than one stream."""
         return len(self.streams) > 1
 
+    @property
+    def slide_ms(self) -> int:
+        """How far its windows are apart."""
+        return self.window.slide_ms
+
 
 def _streams_of(step: JoinStep) -> tuple[str, str]:
     return step.left.stream, step.right.stream

@@ -14,7 +14,7 @@ from bench_driver.measure import latency, steps, throughput
 from bench_driver.measure.clock import MACHINE, Clock
 from bench_driver.measure.result import Measured, Progress, series_of
 from bench_driver.measure.search import SearchPlan, StepResult, search
-from bench_driver.query_spec import QuerySpec
+from bench_driver.mixed_query import Query
 from bench_driver.systems.system import Deployment, System, SystemFailedError, UnsupportedError
 from bench_driver.workload import Workload
 
@@ -105,11 +105,11 @@ class RunSettings:
 def measure(
     system: System,
     workload: Workload,
-    queries: Sequence[QuerySpec],
+    queries: Sequence[Query],
     queues: Mapping[str, steps.Queue],
     settings: RunSettings,
     tell: Tell,
-    next_queries: Sequence[QuerySpec] = (),
+    next_queries: Sequence[Query] = (),
     clock: Clock = MACHINE,
 ) -> Measured:
     """Measure a system that is not started yet, and stop it.
@@ -129,11 +129,11 @@ class _Run:
         self,
         system: System,
         workload: Workload,
-        queries: Sequence[QuerySpec],
+        queries: Sequence[Query],
         queues: Mapping[str, steps.Queue],
         settings: RunSettings,
         tell: Tell,
-        next_queries: Sequence[QuerySpec],
+        next_queries: Sequence[Query],
         clock: Clock,
     ) -> None:
         streams_read = {stream for query in (*queries, *next_queries) for stream in query.streams}
@@ -319,7 +319,7 @@ class _Run:
     @property
     def _longest_slide(self) -> float:
         """How many seconds lie between two windows of a query at most."""
-        return max(query.window.slide_ms for query in self._queries) / 1000
+        return max(query.slide_ms for query in self._queries) / 1000
 
     def _teller(self, phase: str, step: int, rate: int | None) -> steps.Tell:
         return lambda share: self._tell(Progress(phase, step, share, rate))

@@ -20,6 +20,7 @@ TEMPLATES = (
     "complex",
     "n-way",
     "ring",
+    "mixed",
 )
 
 
@@ -52,13 +53,22 @@ class Churn:
 
 
 @dataclass(frozen=True)
+class StartRate:
+    """The rate that the search begins with where up to `queries` queries run, in tuples a second and stream."""
+
+    queries: int
+    rate: int
+
+
+@dataclass(frozen=True)
 class Workload:
     """A workload; rates in tuples a second and stream.
 
     `shape` says what is measured: the sustainable throughput; the same while queries come and go; or latency while the
     rate goes through `profile`, shares of the sustainable throughput. `counts` are the numbers of queries measured
     unless the command says otherwise; of a churn workload, which states none, those of its churns. `options` belong to
-    the query generator that `template` names.
+    the query generator that `template` names. `tables` are static tables that the queries may join with. The search
+    begins with `start_rate`, or with the one of `start_rates` for so many queries.
     """
 
     name: str
@@ -69,6 +79,8 @@ class Workload:
     options: Mapping[str, Any]
     counts: tuple[int, ...]
     start_rate: int
+    start_rates: tuple[StartRate, ...] = ()
+    tables: tuple[str, ...] = ()
     shape: str = "sustainable"
     ramps: tuple[Ramp, ...] = ()
     churns: tuple[Churn, ...] = ()
@@ -95,6 +107,11 @@ class Workload:
             if queries <= ramp.queries:
                 return ramp.per_second
         return ramps[-1].per_second if ramps else 100.0
+
+    def first_rate(self, queries: int) -> int:
+        """Return the rate that the search begins with where so many queries run."""
+        fitting = [start for start in self.start_rates if queries <= start.queries]
+        return min(fitting, key=lambda start: start.queries).rate if fitting else self.start_rate
 
     def churn(self, queries: int) -> Churn | None:
         """Return the churn while `queries` queries stand, None when they stay.
@@ -162,6 +179,8 @@ def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:
         churns=churns,
         options=queries,
         start_rate=load.pop("start_rate"),
+        start_rates=tuple(StartRate(**start) for start in load.pop("start_rates", ())),
+        tables=tuple(rest.pop("tables", ())),
         shape=load.pop("shape", "sustainable"),
         profile=tuple(load.pop("profile", ())),
         **load,

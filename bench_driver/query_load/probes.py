@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench_driver.query_spec import Comparison, QuerySpec
+from bench_driver.mixed_query import MixedQuery, Query
+from bench_driver.query_spec import Comparison
 from bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, find_dataset
 from bench_driver.workload import StreamSpec
 
@@ -23,7 +24,7 @@ BOUNDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def choose_probes(queries: Sequence[QuerySpec], streams: Sequence[StreamSpec], most: int = PROBES) -> list[int]:
+def choose_probes(queries: Sequence[Query], streams: Sequence[StreamSpec], most: int = PROBES) -> list[int]:
     """Return the places of up to `most` queries, ascending.
 
     The list is cut into as many runs of equal length. In each, the first query that lets through at least a fifth of
@@ -39,14 +40,19 @@ def choose_probes(queries: Sequence[QuerySpec], streams: Sequence[StreamSpec], m
         chosen.append(
             max(
                 places,
-                key=lambda p: (min(shares[p], LEAST_SHARE), queries[p].window.slide_ms <= LONGEST_SLIDE_MS, -p),
+                key=lambda p: (min(shares[p], LEAST_SHARE), queries[p].slide_ms <= LONGEST_SLIDE_MS, -p),
             )
         )
     return chosen
 
 
-def share_of(query: QuerySpec, streams: Mapping[str, StreamSpec]) -> float:
-    """Estimate the share of tuples that pass a query's predicates: independent, uniform columns."""
+def share_of(query: Query, streams: Mapping[str, StreamSpec]) -> float:
+    """Estimate the share of tuples that pass a query's predicates: independent, uniform columns.
+
+    Predicates of mixed queries are not looked into: half of the tuples.
+    """
+    if isinstance(query, MixedQuery):
+        return 0.5 if query.where else 1.0
     share = 1.0
     for comparison in query.comparisons:
         share *= _share(comparison, streams[comparison.stream])

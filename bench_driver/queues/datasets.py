@@ -1,4 +1,4 @@
-"""The data that the thesis measures with: columns, options, and a seeded maker of tuples for each dataset.
+"""The data that is measured with: columns, options, and a seeded maker of tuples for each dataset.
 
 Every dataset has the event time column `time`, which is not made here: a tuple gets it when it is generated.
 """
@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bench_driver.queues.mixed_datasets import BID_COLUMNS, TRIP_COLUMNS, make_bids, make_trips
+
 TIME = "time"
 UNIFORM, NORMAL = "uniform", "normal"
 ASTREAM_FIELDS = tuple(f"field{i}" for i in range(5))
 AJOIN_ATTRIBUTES = tuple(f"a{i}" for i in range(6))
 
-Columns = dict[str, npt.NDArray[Any]]
+Columns = dict[str, Any]
+"""Arrays of numpy or, where there are NULLs or texts, of Arrow."""
 
 
 @dataclass(frozen=True)
@@ -128,5 +131,7 @@ DATASETS: Mapping[str, Dataset] = {
             {"atr_max": 500},
             _make_ajoin,
         ),
+        Dataset("bids", (*BID_COLUMNS, (TIME, "TIMESTAMP")), {}, make_bids),
+        Dataset("trips", (*TRIP_COLUMNS, (TIME, "TIMESTAMP")), {}, make_trips),
     )
 }

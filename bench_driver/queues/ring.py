@@ -12,7 +12,15 @@ from bench_driver.queues.datasets import TIME, Dataset
 from bench_driver.queues.schedule import Times
 
 RING_ROWS = 1 << 20
-ARROW_TYPES = {"BIGINT": pa.int64(), "INT": pa.int32(), "DOUBLE": pa.float64(), "TIMESTAMP": pa.timestamp("us")}
+ARROW_TYPES = {
+    "BIGINT": pa.int64(),
+    "INT": pa.int32(),
+    "DOUBLE": pa.float64(),
+    "DECIMAL(10,2)": pa.decimal128(10, 2),
+    "BOOLEAN": pa.bool_(),
+    "VARCHAR": pa.string(),
+    "TIMESTAMP": pa.timestamp("us"),
+}
 
 
 class Ring:
@@ -31,7 +39,7 @@ class Ring:
         self.rows = -(-rows // period) * period
         self.schema = pa.schema([(name, ARROW_TYPES[sql_type]) for name, sql_type in dataset.columns])
         columns = dataset.make(np.random.default_rng([seed, *stream.encode()]), self.rows, all_options)
-        self._tuples = [pa.array(columns[name]) for name in self.schema.names if name != TIME]
+        self._tuples = [_array(columns[name]) for name in self.schema.names if name != TIME]
 
     def end_of_turn(self, offset: int) -> int:
         """Return the first offset after `offset` where the ring begins anew."""
@@ -48,3 +56,7 @@ class Ring:
         event_times = pa.Array.from_buffers(ARROW_TYPES["TIMESTAMP"], len(times), [None, pa.py_buffer(times)])
         arrays = [*(column.slice(position, len(times)) for column in self._tuples), event_times]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _array(column: Any) -> pa.Array:
+    return column if isinstance(column, pa.Array) else pa.array(column)

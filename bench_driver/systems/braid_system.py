@@ -17,11 +17,11 @@ from typing import Any
 from api.client import BraidClient, BraidError, BraidRefused
 from bench_driver.child import ChildFailedError, ChildProcess
 from bench_driver.dialects.braid import query_sql, stream_sql
+from bench_driver.mixed_query import Query
 from bench_driver.query_load.plan import LoadPlan, users_for
 from bench_driver.query_load.probes import PROBES, READ_ALL, READ_NONE, READ_PROBES, choose_probes
 from bench_driver.query_load.process import QueryLoad, run_load
 from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
-from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.service_process import MakeService, ServiceFailedError, ServiceProcess
 from bench_driver.systems.system import QUEUE, Deployment, Output, SystemFailedError, UnsupportedError
@@ -88,7 +88,7 @@ class BraidSystem:
             self._consumer = ChildProcess(CONSUMER, json.dumps(order))
             self._consumer.next_line(CONSUMER_SECONDS)
 
-    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Register the queries at that rate and return once all are RUNNING; UnsupportedError if one is refused."""
         with self._translated():
             service, client = self._running()
@@ -111,7 +111,7 @@ class BraidSystem:
         last = max(request.acknowledged or 0.0 for request in result.requests)
         return Deployment(len(queries), result.latencies(CREATE), last - result.started_at)
 
-    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+    def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Go on making and retiring queries in the load's own process; the first round is at once."""
         with self._translated():
             service, _ = self._running()
@@ -234,7 +234,7 @@ class BraidSystem:
             self._service.stop(keep_logs=self._failed)
             self._service = None
 
-    def _bodies(self, queries: Sequence[QuerySpec], together: int) -> tuple[dict[str, Any], ...]:
+    def _bodies(self, queries: Sequence[Query], together: int) -> tuple[dict[str, Any], ...]:
         """Return what to POST; of each `together` queries in a row, those that run together, a few are probes."""
         assert self._workload is not None
         firsts = () if self._reading == READ_NONE else range(0, len(queries), together)

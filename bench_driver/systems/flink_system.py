@@ -17,13 +17,20 @@ from typing import Any
 import psutil
 
 from bench_driver.dialects import common, flink
+from bench_driver.mixed_query import Query
 from bench_driver.peers.flink_environment import ensure_environment
 from bench_driver.query_load.probes import choose_probes
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.systems.peer_process import PeerProcess
 from bench_driver.systems.peer_system import RUNNING, STOPPED, Answers, PeerSystem
-from bench_driver.systems.system import OWN_GENERATOR, Deployment, SystemFailedError, UnsupportedError
+from bench_driver.systems.system import (
+    OWN_GENERATOR,
+    Deployment,
+    SystemFailedError,
+    UnsupportedError,
+    queries_of_templates,
+)
 from bench_driver.workload import Churn, Workload
 
 JOBS, STATEMENT_SET = "flink-jobs", "flink-statement-set"
@@ -69,11 +76,12 @@ class FlinkSystem(PeerSystem):
         self._workload, self._answers, self._live, self._options = workload, Answers(), deque(), {}
         self._peer = PeerProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
 
-    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Start a cluster for so many queries, then submit them, `per_second` a second, and wait until all run.
 
         What does not run within `DEPLOY_SECONDS` has failed; then nothing is left running.
         """
+        specs = queries_of_templates(queries, self.product)
         peer, workload = self._started(), self._declared()
         if self._live:
             raise SystemFailedError(f"{self.name}: its cluster is as large as its queries need, they are deployed once")
@@ -88,7 +96,7 @@ class FlinkSystem(PeerSystem):
             self._declare()
             began = time.time()
             deadline = began + DEPLOY_SECONDS
-            due = self._submit(self._jobs(queries, len(queries)), per_second, deadline)
+            due = self._submit(self._jobs(specs, len(specs)), per_second, deadline)
         except BaseException:
             self.stop()
             raise
@@ -99,12 +107,12 @@ class FlinkSystem(PeerSystem):
         )
         return Deployment(len(queries), latencies, time.time() - began)
 
-    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+    def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Go on submitting jobs and cancelling as many of the oldest."""
         if self._together:
             raise UnsupportedError("a statement set is one job: no query can come or go while it runs")
         self._started()
-        jobs = self._jobs(queries, churn.queries)
+        jobs = self._jobs(queries_of_templates(queries, self.product), churn.queries)
 
         def replace_oldest(number: int) -> tuple[int, int]:
             oldest = self._live.popleft()

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench_driver.dialects import spark
+from bench_driver.mixed_query import Query
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.systems.peer_process import PeerProcess
 from bench_driver.systems.peer_system import RUNNING, PeerSystem
-from bench_driver.systems.system import OWN_GENERATOR, QUEUE, Deployment, UnsupportedError
+from bench_driver.systems.system import OWN_GENERATOR, QUEUE, Deployment, UnsupportedError, queries_of_templates
 from bench_driver.workload import Churn, Workload
 
 SPARK_SYSTEMS = ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own")
@@ -96,19 +97,20 @@ class SparkSystem(PeerSystem):
             raise
         self._settings = dict(ready.value["ready"])
 
-    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Start the streaming queries, `per_second` of them a second, and wait until each has done a batch.
 
         With nothing to read yet, looking for it counts as a batch. What does not run within `deploy_seconds` has
         failed; then nothing is left running.
         """
-        to_start = statements(queries, self._fused)
+        specs = queries_of_templates(queries, self.product)
+        to_start = statements(specs, self._fused)
         began = time.time()
         deadline = began + deploy_seconds(len(to_start)) + len(to_start) / per_second
         try:
             self._rows_per_batch = bound_batch(self._rows_limit, len(to_start))
             if self.source == OWN_GENERATOR:
-                self._own_rows = own_rows(queries, len(to_start), self._start_rate)
+                self._own_rows = own_rows(specs, len(to_start), self._start_rate)
                 self._started().send({"do": "offer", "rate": self._rate, "rows": self._own_rows})
             unacknowledged_limit = UNACKNOWLEDGED if self.source == QUEUE else UNACKNOWLEDGED_OWN
             due = [began + slot / per_second for slot in range(len(to_start))]
@@ -124,11 +126,12 @@ class SparkSystem(PeerSystem):
         latencies = tuple(self._answers.acknowledged_at[RUNNING, query] - due_at for query, due_at in enumerate(due))
         return Deployment(len(queries), () if self._fused else latencies, time.time() - began)
 
-    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+    def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Go on making and retiring streaming queries; a new one takes the place of the oldest."""
         if self._fused:
             raise UnsupportedError("a hand-fused streaming query is static: no query can come or go while it runs")
-        variants = [statements([query], fused=False, probes=probes)[0] for query in queries for probes in (0, 1)]
+        specs = queries_of_templates(queries, self.product)
+        variants = [statements([query], fused=False, probes=probes)[0] for query in specs for probes in (0, 1)]
 
         def replace_oldest(number: int) -> tuple[int, int]:
             oldest = self._live.popleft()

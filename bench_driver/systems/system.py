@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_spec import QuerySpec
 from bench_driver.workload import Churn, Workload
 
@@ -51,6 +52,17 @@ class Deployment:
     deletions: tuple[float, ...] = ()
 
 
+def queries_of_templates(queries: Sequence[Query], product: str) -> list[QuerySpec]:
+    """Return queries for a system that has a dialect for those of the thesis's templates only.
+
+    Raises:
+        UnsupportedError: there are mixed queries among them.
+    """
+    if any(isinstance(query, MixedQuery) for query in queries):
+        raise UnsupportedError(f"{product} is not asked mixed queries; their peer is duckdb-batches")
+    return [query for query in queries if isinstance(query, QuerySpec)]
+
+
 class System(Protocol):
     """One system under test. Every method raises SystemFailedError when the system does not do what it is asked."""
 
@@ -60,13 +72,13 @@ class System(Protocol):
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start it and declare the workload's streams; `locations` is the Flight location of each stream's queue."""
 
-    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Run the queries, `per_second` of them a second where it takes queries while it runs.
 
         Raises UnsupportedError, with the system's own words, when it cannot run such queries.
         """
 
-    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+    def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Until `end_churn`, go on making the next queries of the list and retiring as many of the oldest.
 
         Begins again at the list's start when it is used up. Raises UnsupportedError when its queries are fixed.

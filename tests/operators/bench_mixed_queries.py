@@ -1,111 +1,194 @@
-"""What a source task takes for queries that have little in common, over a stream with columns of many types.
+"""What mixed queries cost the kernels, beside DuckDB running each query by itself: processor time, in alternation.
 
-``make bench-kernels``
+The *source* side: a source task makes buckets of half a million tuples, and writes them; DuckDB adds partial aggregates
+of them to tables. The *partition* side, over as many tuples, second by second: lanes read the buckets of a second, fire
+the windows that have ended and write their blocks, and the rows of all queries are formed as Arrow; DuckDB merges
+partial aggregates and reads rows as Arrow. All in one process, DuckDB with two threads.
+
+``make bench-kernels``, or ``python -m tests.operators.bench_mixed_queries mixed-bids --queries 100 --side source``
 """
 
 from __future__ import annotations
 
-import random
-from typing import Any
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-import pytest
 
-from operators.stream_operators import StreamOperators
-from session.sql.select import plan_select
-from tests.operators.pipeline import live_of
-from tests.session.sql.catalog import define
+from bench_driver.mixed_query import MixedQuery
+from bench_driver.peers.duckdb_batches import DuckdbBatches
+from bench_driver.query_generator import generate_queries
+from bench_driver.queues.mixed_datasets import static_table
+from bench_driver.report.text import table
+from bench_driver.workload import Workload, load_workload
+from engine.planning.offsets import Offset
+from tests.operators.job_in_process import LANES
+from tests.operators.mixed_job import MixedJob, seconds_of, tuples_of
 
-TUPLES = 500_000
-PAYMENTS = ["cash", "card", "app", "voucher", "dispute"]
-CITIES = [f"City {number}" for number in range(60)]
-TRIPS = define(
-    """
-    CREATE STREAM trips (
-      vendor INT, pickup TIMESTAMP LATENESS INTERVAL '2' SECOND, passengers INT, distance DOUBLE, zone INT,
-      payment VARCHAR, fare DOUBLE, tip DOUBLE, total DECIMAL(10, 2), flag BOOLEAN, driver BIGINT, city VARCHAR
-    ) WITH (connector = 'push', format = 'json')
-    """,
-    "s-1",
-)
-KEYS = ["", "zone", "city", "vendor", "payment", "zone, payment", "vendor, passengers", "city, payment", "driver"]
-WINDOWS = [
-    "1 SECOND",
-    "2 SECONDS SLIDE 1 SECOND",
-    "5 SECONDS",
-    "10 SECONDS SLIDE 2 SECONDS",
-    "60 SECONDS SLIDE 10 SECONDS",
-]
-MEASURES = [
-    *("COUNT(*)", "COUNT(tip)", "SUM(fare)", "SUM(total)", "SUM(passengers)", "SUM(fare + tip)", "AVG(tip)"),
-    *("AVG(tip / fare)", "MIN(fare)", "MAX(distance)", "MAX(total)", "STDDEV_SAMP(fare)", "STDDEV_SAMP(distance)"),
-    *("SUM(CASE WHEN payment = 'card' THEN fare ELSE 0 END)", "COUNT(DISTINCT city)", "COUNT(DISTINCT driver)"),
-]
+WORKLOADS = ("mixed-bids", "mixed-trips")
+TUPLES = {"bids": 460_000, "trips": 500_000}
+SOURCE_SECONDS = {"bids": 5.0, "trips": 1.0}
+THREADS = 2
+SEED = 9
+SIDES = ("source", "partition")
 
 
-def condition(rng: random.Random) -> str:
-    """Return a random condition on a trip."""
-    low, zones = rng.randint(0, 40), rng.sample(range(1, 261), 5)
-    return rng.choice(
-        [
-            *(
-                f"fare > {low}",
-                f"distance BETWEEN {low / 10} AND {low}",
-                f"total >= {low}.50",
-                f"vendor = {low % 3 + 1}",
-            ),
-            *(f"payment = '{rng.choice(PAYMENTS)}'", f"city = '{rng.choice(CITIES)}'", f"city LIKE 'City {low % 5}%'"),
-            *(f"zone IN ({', '.join(map(str, zones))})", f"zone = {zones[0]}", "flag", "tip IS NOT NULL"),
-            *(f"passengers >= {low % 5 + 1}", "tip > fare * 0.2", f"(payment = 'card' OR tip > {low % 9})"),
-            f"EXTRACT(HOUR FROM pickup) BETWEEN {low % 11} AND {low % 11 + 9}",
+@dataclass
+class Timer:
+    """Processor time of this process by what it was spent on, in seconds."""
+
+    spent: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Count what is done inside."""
+        began = time.process_time()
+        yield
+        self.spent[name] = self.spent.get(name, 0.0) + time.process_time() - began
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many queries of a workload, and tuples for them that take `seconds` to come."""
+
+    workload: Workload
+    queries: Sequence[MixedQuery]
+    seconds: float
+
+    @property
+    def tuples(self) -> pa.Table:
+        """The tuples, made anew."""
+        return tuples_of(self.workload, TUPLES[self.workload.streams[0].dataset], self.seconds, SEED)
+
+
+def case_of(name: str, count: int, seconds: float | None) -> Case:
+    """Return a case; the tuples of the source side come in `SOURCE_SECONDS`."""
+    workload = load_workload(name)
+    queries = [query for query in generate_queries(workload, count, SEED) if isinstance(query, MixedQuery)]
+    return Case(workload, queries, seconds or SOURCE_SECONDS[workload.streams[0].dataset])
+
+
+def duckdb_with(case: Case, tuples: pa.Table) -> DuckdbBatches:
+    """Return DuckDB with all queries of a case."""
+    tables = [(name, static_table(name)) for name in case.workload.tables]
+    duckdb = DuckdbBatches(tuples.schema, tables, THREADS)
+    for number, query in enumerate(case.queries):
+        duckdb.add(number, query)
+    return duckdb
+
+
+def source_side(case: Case, rounds: int) -> list[Timer]:
+    """Return what a source task and DuckDB took for all tuples at once, round by round."""
+    tuples, timers = case.tuples, []
+    with tempfile.TemporaryDirectory() as folder:
+        job = MixedJob(Path(folder), case.workload, case.queries)
+        job.push_table(tuples)
+        end = job.whole()
+        for number in range(rounds + 1):
+            timer, duckdb = Timer(), duckdb_with(case, tuples)
+            with timer.of("Braid"):
+                written = sum(len(row.payload) + len(row.body) for row in job.tasks.run(Offset(), end, 0, 1))
+            with timer.of("DuckDB"):
+                duckdb.take(tuples)
+            duckdb.close()
+            assert written
+            timers += [timer] if number else []  # the first compiles
+        job.close()
+    return timers
+
+
+def partition_side(case: Case, rounds: int) -> list[Timer]:
+    """Return what lanes, forming rows and DuckDB took second by second, round by round; all give as many rows."""
+    tuples, timers = case.tuples, []
+    for number in range(rounds + 1):
+        timer = Timer()
+        if braid_by_second(case, tuples, timer) != duckdb_by_second(case, tuples, timer):
+            raise AssertionError("Braid and DuckDB give different numbers of rows")
+        timers += [timer] if number else []
+    return timers
+
+
+def braid_by_second(case: Case, tuples: pa.Table, timer: Timer) -> int:
+    """Run a job over the tuples and return how many rows it gave."""
+    rows = 0
+    with tempfile.TemporaryDirectory() as folder:
+        job = MixedJob(Path(folder), case.workload, case.queries)
+        for second, part in enumerate(seconds_of(tuples), start=1):
+            job.push_table(part)
+            while (end := job.due(second)) is not None:
+                with timer.of("source"):
+                    sent = [row for task in LANES for row in job.tasks.run(job.offset, end, task, len(LANES))]
+                with timer.of("partition"):
+                    output = job.advance(dict.fromkeys(LANES, sent), job.lanes)
+                job.publish(end, output)
+            with timer.of("rows"):
+                rows += sum(each.num_rows for each in job.new_rows().values())
+        job.close()
+    return rows
+
+
+def duckdb_by_second(case: Case, tuples: pa.Table, timer: Timer) -> int:
+    """Run DuckDB over the tuples and return how many rows it gave."""
+    rows, duckdb = 0, duckdb_with(case, tuples)
+    for part in seconds_of(tuples):
+        with timer.of("DuckDB source"):
+            duckdb.take(part)
+        with timer.of("DuckDB partition"):
+            rows += sum(each.num_rows for _, each in duckdb.fire())
+    duckdb.close()
+    return rows
+
+
+def report(
+    cases: Sequence[Case], measure: Callable[[Case, int], list[Timer]], rounds: int, ours: Sequence[str]
+) -> None:
+    """Measure all cases and print medians in µs of a core a tuple, and DuckDB's as multiples of what is `ours`."""
+    lines: list[list[str]] = []
+    for case in cases:
+        timers, count = measure(case, rounds), TUPLES[case.workload.streams[0].dataset]
+        names = list(timers[0].spent)
+        medians = [f"{statistics.median(timer.spent[name] for timer in timers) / count * 1e6:.2f}" for name in names]
+        theirs = [name for name in names if name.startswith("DuckDB")]
+        multiples = [
+            sum(timer.spent[name] for name in theirs) / sum(timer.spent[name] for name in ours) for timer in timers
         ]
-    )
+        start = [case.workload.name, f"{len(case.queries):,}", f"{count / case.seconds:,.0f}"]
+        if not lines:
+            lines.append(["workload", "queries", "tuples/s", *(f"{name} µs" for name in names), "DuckDB / Braid"])
+        lines.append(
+            [*start, *medians, f"{statistics.median(multiples):.2f} ({min(multiples):.2f} … {max(multiples):.2f})"]
+        )
+        print("  ".join(lines[-1]), file=sys.stderr, flush=True)
+    print(f"{table(lines)}\n", flush=True)
 
 
-def query(rng: random.Random) -> str:
-    """Return a random query: up to three measures, two keys, three conditions."""
-    keys = rng.choice(KEYS)
-    measures = [f"{each} AS m{i}" for i, each in enumerate(rng.sample(MEASURES, rng.choice([1, 1, 2, 3])))]
-    conditions = [condition(rng) for _ in range(rng.choice([0, 1, 1, 1, 2, 2, 3]))]
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    columns = ", ".join([keys, *measures] if keys else measures)
-    text = f"SELECT {columns} FROM trips [RANGE {rng.choice(WINDOWS)}]{where}"
-    return f"{text} GROUP BY {keys}" if keys else text
+def main() -> None:
+    """Measure what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="*", default=WORKLOADS, help="with options, such as mixed-bids:distinct=0.1")
+    parser.add_argument("--queries", default="20,100,1000")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=12.0, help="in which the tuples of the partition side come")
+    parser.add_argument("--side", choices=SIDES, action="append")
+    options = parser.parse_args()
+    counts = [int(count) for count in options.queries.split(",")]
+    for side in options.side or SIDES:
+        is_source = side == "source"
+        seconds = None if is_source else options.seconds
+        cases = [case_of(name, count, seconds) for name in options.workloads for count in counts]
+        print(f"{side} side: µs of a core a tuple, medians of {options.rounds} rounds\n")
+        if is_source:
+            report(cases, source_side, options.rounds, ("Braid",))
+        else:
+            report(cases, partition_side, options.rounds, ("source", "partition", "rows"))
 
 
-def trips() -> pa.Table:
-    """Return the trips of one second."""
-    rng = np.random.default_rng(7)
-    cents = (rng.gamma(3, 6, TUPLES) * 100).astype(np.int64) + 250
-    fare = cents / 100
-    columns: dict[str, Any] = {
-        "vendor": rng.integers(1, 4, TUPLES),
-        "pickup": pa.array(1_772_300_000_000_000 + np.arange(TUPLES) * 1_000_000 // TUPLES, pa.timestamp("us")),
-        "passengers": rng.integers(1, 7, TUPLES),
-        "distance": np.round(rng.gamma(2, 2, TUPLES), 1),
-        "zone": rng.zipf(1.3, TUPLES) % 260 + 1,
-        "payment": np.array(PAYMENTS)[rng.choice(5, TUPLES, p=[0.3, 0.5, 0.15, 0.04, 0.01])],
-        "fare": fare,
-        "tip": pa.array(np.round(fare * rng.choice([0, 0.1, 0.2, 0.25], TUPLES), 2), mask=rng.random(TUPLES) < 0.1),
-        "total": pa.Array.from_buffers(
-            pa.decimal128(10, 2), TUPLES, [None, pa.py_buffer(np.stack([cents, np.zeros_like(cents)], axis=1))]
-        ),
-        "flag": rng.random(TUPLES) < 0.02,
-        "driver": rng.integers(0, 20_000, TUPLES),
-        "city": np.array(CITIES)[rng.integers(0, 60, TUPLES)],
-    }
-    return pa.table({f.name: pa.array(columns[f.name]).cast(f.type.arrow) for f in TRIPS.schema.fields})
-
-
-@pytest.mark.parametrize("count", [1, 20, 100])
-def test_source_task_of_mixed_queries(benchmark: Any, count: int) -> None:
-    """Half a million trips become buckets, ready to travel."""
-    rng = random.Random(7)
-    live = live_of(*(plan_select(query(rng), {"trips": TRIPS}) for _ in range(count)), stream=TRIPS)
-    operators, tuples = StreamOperators(live, TRIPS, 2), trips()
-
-    def run() -> int:
-        return sum(len(bucket.serialize()) for _, bucket in operators.process(tuples, None).buckets)
-
-    assert benchmark(run) > 0
+if __name__ == "__main__":
+    main()

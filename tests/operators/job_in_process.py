@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from engine.job_files import BATCHES, CHANGELOGS
 from engine.lane_task import LaneTasks
@@ -22,6 +23,7 @@ from engine.wire import WireRow, to_batch
 from operators.live_queries import LiveQuery
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import BatchIndex, ResultReader
+from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.select import plan_select
 from sources.connectors.push import PushLog
 from sources.core.record_log import RecordLog
@@ -39,7 +41,13 @@ class Job:
     ``offset`` is where the last batch ended.
     """
 
-    def __init__(self, folder: Path, streams: Sequence[StreamDefinition], queries: dict[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        streams: Sequence[StreamDefinition],
+        queries: dict[str, str],
+        tables: KnownTables = NO_TABLES,
+    ) -> None:
         self.storage = Storage(str(folder))
         self.streams = {stream.name: stream for stream in streams}
         self.pushes = {stream.name: PushLog(self.storage, stream) for stream in streams}
@@ -47,8 +55,13 @@ class Job:
         self.planner = self.new_planner()
         self.tasks = SourceTasks(self.storage, PlanLog(self.storage), LANES)
         self.lanes = self.new_lanes()
-        planned = [(name, slot, plan_select(sql, self.streams)) for slot, (name, sql) in enumerate(queries.items())]
-        created = changelog(1, planned) | {"streams_created": [stream.to_json() for stream in streams]}
+        planned = [
+            (name, slot, plan_select(sql, self.streams, tables)) for slot, (name, sql) in enumerate(queries.items())
+        ]
+        created = changelog(1, planned) | {
+            "streams_created": [stream.to_json() for stream in streams],
+            "capacity": max(64, len(planned)),
+        }
         RecordLog(self.storage, CHANGELOGS).append(1, created)
 
     def new_planner(self) -> Planner:
@@ -60,7 +73,10 @@ class Job:
 
     def push(self, stream: str, rows: Sequence[Row]) -> None:
         """Append tuples to a stream."""
-        tuples = batch_of(rows, self.streams[stream].schema)
+        self.push_batch(stream, batch_of(rows, self.streams[stream].schema))
+
+    def push_batch(self, stream: str, tuples: pa.RecordBatch) -> None:
+        """Append tuples in Arrow's form to a stream."""
         self.pushes[stream].append(tuples, [], received_us=1, bytes=tuples.nbytes)
 
     def run(self, now_us: int) -> list[dict[str, Any]]:
@@ -74,9 +90,13 @@ class Job:
         """Run and publish the batch that ends at an offset, as Spark logs it; return its record."""
         end = Offset.from_json(orjson.loads(orjson.dumps(end.to_json())))
         rows = [row for task in (0, 1) for row in self.tasks.run(self.offset, end, task, 2)]
-        publish(self.storage, end.seq, self.advance(dict.fromkeys(LANES, rows), self.lanes))
-        self.offset = end
+        self.publish(end, self.advance(dict.fromkeys(LANES, rows), self.lanes))
         return RecordLog(self.storage, BATCHES).read(end.seq)
+
+    def publish(self, end: Offset, output: Sequence[tuple[str, str]]) -> None:
+        """Publish the batch that ends at an offset, as lanes give it."""
+        publish(self.storage, end.seq, output)
+        self.offset = end
 
     def attempt(self, end: Offset) -> list[tuple[str, Any]]:
         """Run the batch that ends at an offset, in new processes, up to what it would publish."""

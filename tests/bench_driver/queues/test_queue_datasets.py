@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, DATASETS, TIME, find_dataset
+from bench_driver.queues.mixed_datasets import static_table
+from bench_driver.queues.ring import ARROW_TYPES
 
 COUNT = 20_000
 
@@ -22,17 +25,16 @@ def test_all_columns_are_made_but_the_time(name: str) -> None:
     columns = make(name)
     assert [*columns, TIME] == [column for column, _ in DATASETS[name].columns]
     assert DATASETS[name].columns[-1] == (TIME, "TIMESTAMP")
-    types = {"BIGINT": np.int64, "INT": np.int32, "DOUBLE": np.float64}
     for column, sql_type in DATASETS[name].columns[:-1]:
-        assert columns[column].dtype == types[sql_type]
+        assert pa.array(columns[column]).type == ARROW_TYPES[sql_type]
         assert len(columns[column]) == COUNT
 
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_seed_decides_the_tuples(name: str) -> None:
     columns, same_seed, another_seed = make(name), make(name), make(name, seed=2)
-    assert all((columns[column] == same_seed[column]).all() for column in columns)
-    assert any((columns[column] != another_seed[column]).any() for column in columns)
+    assert pa.table(columns) == pa.table(same_seed)
+    assert pa.table(columns) != pa.table(another_seed)
 
 
 def test_astream_keys_go_round_and_fields_are_uniform() -> None:
@@ -67,6 +69,38 @@ def test_purchases_have_normal_or_uniform_keys() -> None:
     assert normal["user_id"].min() >= 0
     assert normal["user_id"].max() < 1000
     assert normal["price"].min() > 0
+
+
+def test_bids_are_mostly_for_hot_auctions_and_some_lack_a_text() -> None:
+    bids = make("bids")
+    assert (bids["auction"] % 100 == 0).mean() == pytest.approx(0.505, abs=0.02)
+    assert (bids["bidder"] < 20).mean() == pytest.approx(0.25, abs=0.02)
+    assert bids["price"].min() >= 99
+    assert bids["extra"].null_count / COUNT == pytest.approx(1 / 40, abs=0.01)
+    texts = bids["extra"].drop_null().to_pylist()
+    assert {len(text) for text in texts} == set(range(1, 40))
+    assert all(text.isalpha() and text.islower() for text in texts)
+
+
+def test_totals_of_trips_are_their_fares_and_some_have_no_tip() -> None:
+    trips = make("trips")
+    assert [float(total) for total in trips["total"].to_pylist()] == trips["fare"].tolist()
+    assert trips["tip"].null_count / COUNT == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "column", "table", "key"),
+    [("bids", "bidder", "bidders", "bidder_id"), ("trips", "zone", "zones", "zone_id")],
+)
+def test_each_tuple_has_one_row_in_its_static_table(dataset: str, column: str, table: str, key: str) -> None:
+    keys = static_table(table)[key].to_pylist()
+    assert len(keys) == len(set(keys))
+    assert set(make(dataset)[column].tolist()) <= set(keys)
+
+
+def test_an_unknown_static_table_is_told_those_there_are() -> None:
+    with pytest.raises(ValueError, match="no static table 'users'; there are bidders, zones"):
+        static_table("users")
 
 
 @pytest.mark.parametrize(
