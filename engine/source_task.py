@@ -21,9 +21,9 @@ from operators.live_queries import LiveQueries
 from operators.lookup.lookup_join import IndexedTables, LookupFailed
 from operators.operator import ChunkOutput
 from operators.report import Work, draw_sample, is_due
-from operators.state.bucket import Bucket
 from operators.state.bucket_store import DEAD_LETTERS, StoredTuples, put_block, put_bucket
 from operators.state.held_buckets import HeldBuckets
+from operators.state.query_runs import Partials
 from operators.state.tuple_bucket import IndexedTuples
 from operators.stream_operators import StreamOperators
 from sources.connectors.connector import Chunk, Connector
@@ -212,7 +212,7 @@ class SourceTasks:
             yield self._bucket(share, group, path, payload, task)
 
     def _buckets(
-        self, share: StreamShare, buckets: Iterable[tuple[int, Bucket]], seq: int, task: int
+        self, share: StreamShare, buckets: Iterable[tuple[int, Partials]], seq: int, task: int
     ) -> Iterator[WireRow]:
         for group, bucket in buckets:
             with self._work.timed(bucket.operator):

@@ -24,9 +24,9 @@ from operators.live_queries import LiveQueries
 from operators.operator import FiringBatch, Held, Mask, ResultBlock
 from operators.predicates.space_key import SpaceKey
 from operators.report import Work
-from operators.state.bucket import Bucket
 from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
 from operators.state.lane_state import Head, LaneState, Payload, digest_of, pack, unpack
+from operators.state.query_runs import Partials, read_bucket
 from operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
 from operators.state.tuple_files import TupleFiles
 from operators.windowing.firing_limit import FiringLimit
@@ -47,12 +47,12 @@ class _Entry:
     """
 
     digest: int
-    buckets: tuple[tuple[Payload, Bucket], ...]
+    buckets: tuple[tuple[Payload, Partials], ...]
     tuples: tuple[tuple[Payload, TupleBucket], ...]
     files: tuple[Payload, ...]
 
     @property
-    def parts(self) -> list[Bucket | TupleBucket]:
+    def parts(self) -> list[Partials | TupleBucket]:
         return [*(bucket for _, bucket in self.buckets), *(tuples for _, tuples in self.tuples)]
 
     @property
@@ -67,9 +67,7 @@ class Lane:
     of joins in memory.
     """
 
-    def __init__(
-        self, storage: Storage, join_row_limit: int = 1_000_000, tuple_bytes: int = TUPLE_BYTES
-    ) -> None:
+    def __init__(self, storage: Storage, join_row_limit: int = 1_000_000, tuple_bytes: int = TUPLE_BYTES) -> None:
         self._storage = storage
         self._files = TupleFiles(partial(read_state, storage))
         self._tuple_bytes = tuple_bytes
@@ -137,7 +135,7 @@ class Lane:
         return blocks
 
     def let_go(self) -> None:
-        """Let go of the tuples of joins that would take more memory than is theirs, once the batch's rows are stored."""
+        """Let go of tuples of joins that take more memory than is theirs, once the batch's rows are stored."""
         self._files.let_go(self._tuple_bytes)
 
     def _oldest(self) -> int | None:
@@ -161,7 +159,7 @@ class Lane:
             self._told.load(name, number, payload.path, payload.data)
 
     def _read(self, payloads: Iterable[Payload], digest: int) -> _Entry:
-        buckets: list[tuple[Payload, Bucket]] = []
+        buckets: list[tuple[Payload, Partials]] = []
         tuples: list[tuple[Payload, TupleBucket]] = []
         files = []
         for payload in payloads:
@@ -172,13 +170,13 @@ class Lane:
             if is_tuple_bucket(data):
                 tuples.append((payload, TupleBucket.deserialize(data, self._files)))
             else:
-                buckets.append((payload, Bucket.deserialize(data)))
+                buckets.append((payload, read_bucket(data)))
         return _Entry(digest, tuple(buckets), tuple(tuples), tuple(files))
 
     def _fire(
         self,
         held: Held,
-        new_buckets: Sequence[Bucket],
+        new_buckets: Sequence[Partials],
         before: Mapping[str, int | None],
         after: Mapping[str, int | None],
         now_us: int,
@@ -265,9 +263,9 @@ class Lane:
         head.entries[seq] = _put(seq, entry.payloads, state)
         self._entries[seq] = replace(entry, digest=head.entries[seq])
 
-    def _merged(self, needed: _Needed, reached: Mapping[str, int | None]) -> Iterator[Bucket]:
+    def _merged(self, needed: _Needed, reached: Mapping[str, int | None]) -> Iterator[Partials]:
         """Yield one bucket for all that share operator and space."""
-        by_space: dict[tuple[str, SpaceKey], list[Bucket]] = {}
+        by_space: dict[tuple[str, SpaceKey], list[Partials]] = {}
         for seq in sorted(self._entries):
             for _, bucket in self._entries[seq].buckets:
                 if _is_needed(bucket, needed):
@@ -292,6 +290,6 @@ def _put(seq: int, payloads: Sequence[Payload], state: LaneState) -> int:
     return digest_of(packed)
 
 
-def _is_needed(part: Bucket | TupleBucket, needed: _Needed) -> bool:
+def _is_needed(part: Partials | TupleBucket, needed: _Needed) -> bool:
     mask = needed.get(id(part))
     return mask is not None and bool(mask.any())

@@ -31,7 +31,8 @@ class LiveQuery:
     It sees a tuple of stream S at t iff ``active_from[S] < t <= active_to[S]``. In ``active_from`` None means that
     S had no tuple, so all are seen; in ``active_to`` None means the same, so none is seen. ``active_to`` itself is
     None until the query is deleted. ``group`` is its query group (thesis 5.4.1), :data:`UNGROUPED` for none: queries
-    of one operator are evaluated together within their group.
+    of one operator are evaluated together within their group. One that ``is_alone`` shares no cells with others
+    (:mod:`operators.aggregation.alone`), for as long as it runs.
     """
 
     id: str
@@ -42,6 +43,7 @@ class LiveQuery:
     active_from: Clocks
     active_to: Clocks | None = None
     group: int = 0
+    is_alone: bool = False
 
     @property
     def where(self) -> Expression | None:
@@ -72,6 +74,7 @@ class LiveQuery:
             "active_from": dict(self.active_from),
             "active_to": None if self.active_to is None else dict(self.active_to),
             "group": self.group,
+            "is_alone": self.is_alone,
         }
 
     @classmethod
@@ -139,7 +142,15 @@ class LiveQueries(EpochState):
         for created in changelog["created"]:
             query = query_from_json(created["query"])
             active_from = {stream: clocks.get(stream) for stream in query.streams}
-            live = LiveQuery(created["id"], created["slot"], epoch, created["operator"], query, active_from)
+            live = LiveQuery(
+                created["id"],
+                created["slot"],
+                epoch,
+                created["operator"],
+                query,
+                active_from,
+                is_alone=created.get("is_alone", False),  # changelogs of older versions do not say
+            )
             self.by_slot[live.slot] = live
         for deleted in changelog["deleted"]:
             holder = self.by_slot.get(deleted["slot"])

@@ -15,7 +15,7 @@ have in common is done once:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,11 +29,12 @@ from operators.block_files import BlockFiles, BlockPart
 from operators.expressions import Expression
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates.analysis import Predicate
+from operators.predicates.conditions import Conditions
 from operators.predicates.index import PredicateIndex, TupleCells
 from operators.query_parts import Measure
 from operators.report import Work
-from operators.state.bucket import Bucket
 from operators.state.entries import EncodedMeasures
+from operators.state.query_runs import Partials
 from operators.state.tuple_bucket import IndexedTuples, TupleBucket
 from operators.tuples import Tuples
 from operators.windowing.firing_limit import Ends
@@ -74,18 +75,19 @@ class Input:
 
 @dataclass(frozen=True)
 class Arrived:
-    """A chunk of tuples, their event times (µs) and cells, and the numbers that they add to measures."""
+    """A chunk of tuples, their event times (µs) and cells, the numbers that they add to measures, and conditions."""
 
     tuples: Tuples
     times: npt.NDArray[np.int64]
     cells: TupleCells
     measures: EncodedMeasures
+    conditions: Conditions
 
     def take(self, rows: Places, names: Iterable[str]) -> Arrived:
         """Return some of them, with the columns ``names``."""
         tuples = self.tuples.take(rows, names)
         times, cells = kernels.take(self.times, rows), self.cells.take(rows)
-        return Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples))
+        return Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples), Conditions(tuples))
 
 
 @dataclass
@@ -93,7 +95,7 @@ class ChunkOutput:
     """What a chunk of one input gave: result blocks, buckets with their key groups, and tuples for rows of joins."""
 
     blocks: list[ResultBlock] = field(default_factory=list)
-    buckets: list[tuple[int, Bucket]] = field(default_factory=list)
+    buckets: list[tuple[int, Partials]] = field(default_factory=list)
     joined: IndexedTuples | None = None
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -136,9 +138,9 @@ class SourceSide(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """What a lane holds, by operator, in the order of batches: buckets, and tuples of inputs of joins."""
+    """What a lane holds, by operator, in the order of batches: partial aggregates, and tuples of inputs of joins."""
 
-    buckets: dict[str, list[Bucket]]
+    buckets: dict[str, list[Any]]
     tuples: dict[str, list[TupleBucket]]
 
 
@@ -152,7 +154,7 @@ class FiringBatch:
     """
 
     held: Held
-    new_buckets: Sequence[Bucket]
+    new_buckets: Sequence[Partials]
     before: Reached
     after: Reached
     now_us: int
@@ -180,7 +182,7 @@ class LaneSide(Protocol):
         By the id of each bucket which of its slices (of sessions: fragments), by that of tuples whether they are.
         """
 
-    def merged(self, members: Sequence[Bucket], masks: Sequence[Mask], reached: Reached) -> Bucket:
+    def merged(self, members: Sequence[Any], masks: Sequence[Mask], reached: Reached) -> Partials:
         """Return one bucket for several of one operator and cell space, with what ``masks`` say is needed."""
 
 
@@ -215,6 +217,7 @@ class OperatorKind:
     are brought to a query, and why, ``rule`` which queries share an operator, given its streams and attributes as
     people read them; ``shown_as`` is what the plan's graph calls the kind, and ``has_emit`` whether EMIT may say how
     rows come. ``bytes_a_tuple`` returns how many bytes a query takes for a tuple while source tasks add it up.
+    ``cells`` returns what queries have in common that share cells, where there are any.
     """
 
     name: str
@@ -229,3 +232,4 @@ class OperatorKind:
     source_side: Callable[[LiveQueries, str], SourceSide]
     lane_side: Callable[[LiveQueries, Predicates], LaneSide] | None
     reader: Callable[[BlockFiles], RowReader]
+    cells: Callable[[Any], Hashable] | None = None

@@ -18,6 +18,7 @@ from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup.lookup_join import LookupJoin
 from operators.lookup.lookups import Lookup
 from operators.operator import Arrived, ChunkOutput, Input
+from operators.predicates.conditions import Conditions
 from operators.predicates.index import PredicateIndex
 from operators.report import Work, index_of
 from operators.state.entries import EncodedMeasures
@@ -53,7 +54,7 @@ class StreamOperators:
         self._sides = [kind.source_side(live, name) for kind in KINDS if kind.name in present]
         queries = [query for side in self._sides for query in side.queries]
         self._index: PredicateIndex = PredicateIndex() if before is None else before._index
-        self._index.update({query.id: query.where for query in queries})
+        self._index.update({q.id: q.where for q in queries}, {q.id for q in queries if q.is_alone})
         source = Input(stream, name, live.epoch, live.words, groups, self._index)
         for side in self._sides:
             side.compile(source)
@@ -96,7 +97,7 @@ class StreamOperators:
         times = np.asarray(tuples.columns[self._stream.schema.event_time].view(pa.int64()))
         with work.timed(index_of(self.name)):
             cells = self._index.cells_of(tuples)
-        arrived = Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples))
+        arrived = Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples), Conditions(tuples))
         for side in self._sides:
             side.process(arrived, waterline, output, work)
         if tuples.failures:

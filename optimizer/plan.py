@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -21,6 +21,8 @@ from optimizer.sub_joins import SubJoin, sub_joins
 from sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
+# queries share cells where at least so many of an operator test the same columns
+LEAST_ALIKE = 8
 ROUTER = "router"
 
 
@@ -32,7 +34,8 @@ class Operator:
     apart. ``queries`` has the ids of the queries in the order in which they came, each with its query group; ``split``
     says which keys are split among lanes, for windows that begin once it is in effect. ``used``
     counts how many of them have each window, ``sources`` how many have each operator of source tasks (those of a join's
-    inputs others may share). ``join`` is some join that ran in it: all of its have the same inputs and keys.
+    inputs others may share). ``cells`` has what decides with whom a query can share cells, where there are any; the
+    queries in ``alone`` share none. ``join`` is some join that ran in it: all of its have the same inputs and keys.
     """
 
     id: str
@@ -46,6 +49,8 @@ class Operator:
     sources: Counter[str] = field(default_factory=Counter)
     join: Join | None = None
     split: KeySplit = NOT_SPLIT
+    cells: dict[str, Hashable] = field(default_factory=dict)
+    alone: set[str] = field(default_factory=set)
 
     @cached_property
     def sub_joins(self) -> frozenset[SubJoin]:
@@ -62,9 +67,13 @@ class Operator:
         """How many queries each query group has."""
         return Counter(self.queries.values())
 
-    def add(self, query_id: str, query: Query) -> None:
+    def add(self, query_id: str, query: Query, is_alone: bool) -> None:
         """Let a query run in it, in no group yet."""
         self.queries[query_id] = UNGROUPED
+        if self.kind.cells is not None:
+            self.cells[query_id] = self.kind.cells(query)
+        if is_alone:
+            self.alone.add(query_id)
         self.sources.update(source_operators(query))
         if query.window is not None:
             self.used[query.window] += 1
@@ -72,6 +81,8 @@ class Operator:
     def remove(self, query_id: str, query: Query) -> None:
         """Take a query of it out."""
         del self.queries[query_id]
+        self.cells.pop(query_id, None)
+        self.alone.discard(query_id)
         self.sources -= Counter(source_operators(query))
         if query.window is not None:
             self.used[query.window] -= 1
@@ -91,6 +102,7 @@ class Operator:
             "tables": list(self.tables),
             "partitioned_by": list(self.partitioning),
             "queries": len(self.queries),
+            "alone": len(self.alone),
             "groups": {str(group): count for group, count in sorted(self.groups.items())},
             **self._split_json(streams),
             "windows": [window.described() for window in self.windows],
@@ -131,8 +143,11 @@ class Plan:
         streams_dropped: Iterable[str] = (),
         groups: Mapping[str, int] | None = None,
         splits: Mapping[str, KeySplit] | None = None,
+        alone: Collection[str] = (),
     ) -> None:
         """Let queries leave, come and move to ``groups``, streams come and go, and keys of operators be split.
+
+        Of those that come the queries in ``alone`` share no cells.
 
         BraidError for a query that is not in the plan.
         """
@@ -151,13 +166,32 @@ class Plan:
                 del self.operators[operator.id]
         for query_id, query in created:
             operator = self._operator_of[query_id] = self._operator_for(query)
-            operator.add(query_id, query)
+            operator.add(query_id, query, query_id in alone)
         for query_id, group in (groups or {}).items():
             if query_id not in self._operator_of:
                 raise BraidError(f"Only a query in the plan can change its group; got {query_id!r}.", query_id=query_id)
             self._operator_of[query_id].queries[query_id] = group
         for name, split in (splits or {}).items():
             self.operators[name].split = split
+
+    def alone_among(self, created: Iterable[tuple[str, Query]]) -> set[str]:
+        """Return which of some new queries share no cells: where few of their operator test what they test.
+
+        A cell space costs something in each batch, however few queries have it. The first of an operator is always
+        shared, so that look-alikes, however few, are.
+        """
+        by_operator: dict[str, dict[str, Hashable]] = {}
+        for query_id, query in created:
+            kind = kind_of(query)
+            if kind.cells is not None:
+                by_operator.setdefault(kind.operator_of(query), {})[query_id] = kind.cells(query)
+        alone: set[str] = set()
+        for name, cells in by_operator.items():
+            operator = self.operators.get(name)
+            counts = Counter([*cells.values(), *(() if operator is None else operator.cells.values())])
+            if len(counts) > 1:
+                alone.update(query_id for query_id, space in cells.items() if counts[space] < LEAST_ALIKE)
+        return alone
 
     def group_of(self, query_id: str) -> int | None:
         """Return the query group of a query, None for one that is not in the plan."""
@@ -199,6 +233,14 @@ class Plan:
             return 0, []
         others = [query_id for query_id in islice(operator.queries, SHOWN_QUERIES + 1) if query_id != excluded]
         return len(operator.queries) - (excluded in operator.queries), others[:SHOWN_QUERIES]
+
+    def _evaluation(self, operator: Operator, query: Query, query_id: str | None) -> dict[str, str]:
+        """Return in which form tuples are brought to a query that runs, or would run, and why."""
+        is_alone = query_id in operator.alone if query_id in operator.queries else self.alone_among([("", query)])
+        if not is_alone:
+            return operator.kind.evaluation(query)
+        why = f"fewer than {LEAST_ALIKE} queries of its operator test the same columns: it shares what their conditions"
+        return {"form": "alone", "why": f"{why}, keys and measures have in common, and has entries of its own"}
 
     @staticmethod
     def _group_json(operator: Operator, query_id: str | None) -> dict[str, int] | None:
@@ -242,7 +284,7 @@ class Plan:
             "window": None if query.window is None else query.window.described(),
             "emit": query.emit.form if operator.kind.has_emit else None,
             "predicate_columns": predicate_columns(query),
-            "evaluation": operator.kind.evaluation(query),
+            "evaluation": self._evaluation(operator, query, query_id),
             "shares_with": {"count": other_count, "ids": other_ids},
             "group": self._group_json(operator, query_id),
             "plan_version": self.version,

@@ -17,12 +17,16 @@ from sources.core.schema import StreamDefinition
 
 @dataclass(frozen=True)
 class Created:
-    """A query that starts with a changelog, the slot it gets, and the operator that runs it."""
+    """A query that starts with a changelog, the slot it gets, and the operator that runs it.
+
+    One that ``is_alone`` shares no cells with the operator's other queries.
+    """
 
     id: str
     slot: int
     operator: str
     query: Query
+    is_alone: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""
@@ -31,6 +35,7 @@ class Created:
             "slot": self.slot,
             "operator": self.operator,
             "query": self.query.to_json(),
+            "is_alone": self.is_alone,
         }
 
 
@@ -201,7 +206,8 @@ class Changelog:
             capacity=value["capacity"],
             plan_version=value["plan_version"],
             created=tuple(
-                Created(c["id"], c["slot"], c["operator"], query_from_json(c["query"])) for c in value["created"]
+                Created(c["id"], c["slot"], c["operator"], query_from_json(c["query"]), c.get("is_alone", False))
+                for c in value["created"]
             ),
             deleted=tuple(Deleted(**d) for d in value["deleted"]),
             freed=tuple(Freed(**f) for f in value["freed"]),

@@ -48,6 +48,7 @@ def cut_changelog(
     for slot in (*slots, *(_slot(record) for record in freed)):
         bits[slot] = 0
     names = {definition.id: definition.name for definition in waiting.definitions}
+    alone = state.plan.alone_among((record.id, record.query) for record in created)
     return Changelog(
         epoch=state.epoch + 1,
         created_us=now_us,
@@ -58,7 +59,8 @@ def cut_changelog(
             bool(created or freed or regrouped or split), names, waiting.streams_dropped
         ),
         created=tuple(
-            Created(record.id, slot, record.operator, record.query) for record, slot in zip(created, slots, strict=True)
+            Created(record.id, slot, record.operator, record.query, record.id in alone)
+            for record, slot in zip(created, slots, strict=True)
         ),
         deleted=tuple(Deleted(record.id, _slot(record), record.drain) for record in deleted),
         freed=tuple(Freed(record.id, _slot(record)) for record in freed),

@@ -86,6 +86,7 @@ class QueryRecord:
     event_time_latency_us: int | None = None
     error: str | None = None
     is_ending: bool = False
+    is_alone: bool = False
     requested_us: int | None = None
     resumed_us: int | None = None
     deployments: tuple[Deployment, ...] = ()
@@ -132,9 +133,9 @@ class QueryRecord:
             return None
         return self.deployed_us - (self.created_us if self.requested_us is None else self.requested_us)
 
-    def place(self, slot: int, epoch: int) -> None:
-        """Give it a slot: the changelog ``epoch`` creates it."""
-        self.slot, self.epoch = slot, epoch
+    def place(self, slot: int, epoch: int, is_alone: bool) -> None:
+        """Give it a slot: the changelog ``epoch`` creates it, to be evaluated alone or with others."""
+        self.slot, self.epoch, self.is_alone = slot, epoch, is_alone
 
     def deploy(self, clocks: Times, planned_us: int, seq: int) -> None:
         """Note the first batch that has its epoch; ``clocks`` are those of its streams at the batch's start.

@@ -39,7 +39,9 @@ class RunningPlan:
         operators = state.plan.operators
         members = {
             name: [
-                Member(query_id, state.queries[query_id].query, group) for query_id, group in operator.queries.items()
+                Member(query_id, state.queries[query_id].query, group)
+                for query_id, group in operator.queries.items()
+                if query_id not in operator.alone
             ]
             for name, operator in operators.items()
         }

@@ -239,7 +239,7 @@ class SessionState:
         for created in changelog.created:
             record = self._record(created.id)
             self.slots.take(created.slot, created.id)
-            record.place(created.slot, epoch)
+            record.place(created.slot, epoch, created.is_alone)
             touched.add(created.id)
         groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
         inactive.groups.update(groups)
@@ -251,6 +251,7 @@ class SessionState:
             changelog.streams_dropped,
             groups,
             {s.operator: KeySplit(s.number, frozenset(s.hashes), s.spread, by=s.by) for s in changelog.split},
+            {c.id for c in changelog.created if c.is_alone},
         )
         if self.plan.version != changelog.plan_version:
             raise CorruptData(
@@ -481,5 +482,6 @@ class SessionState:
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
         version = self.plan.version
-        self.plan.change([(q.id, q.query) for q in running], groups=groups, splits=splits)
+        alone = {q.id for q in running if q.is_alone}
+        self.plan.change([(q.id, q.query) for q in running], groups=groups, splits=splits, alone=alone)
         self.plan.version = version

@@ -17,17 +17,20 @@ from typing import Any
 
 import numpy as np
 
+from operators.aggregation import alone_windows
 from operators.aggregation.due import Due, DueWindows, WindowedQueries, due_by_space
 from operators.aggregation.due_slices import DueSlices
 from operators.aggregation.slice_tree import stretches
 from operators.aggregation.space_queries import Predicates
 from operators.arrays import Numbers
 from operators.joins.keys import InputKeys
-from operators.predicates.space_key import SpaceKey
+from operators.predicates.query_set import Bools
+from operators.predicates.space_key import ALONE, SpaceKey
 from operators.query_parts import Measure
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_NAME, component_named, names_of
 from operators.state.merging import DENSE_ENTRIES, Renumbered, common_keys, common_ranks, component_names
+from operators.state.query_runs import Partials, QueryRuns
 from operators.state.totals import empty
 from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Reductions, WindowContents, counts_distinct
 
@@ -57,6 +60,9 @@ def fire(
     wide_by_space = {argument: _by_space(wide) for argument, wide in (distinct or {}).items()}
     for space, due in queries.due(slices, after, upto):
         counts = DistinctCounts()
+        if space == ALONE:
+            _fire_alone(by_space, wide_by_space, due, rows, counts)
+            continue
         for argument, wide in wide_by_space.items():
             is_counting = np.array([counts_distinct(measures, argument) for measures in due.space.measures])
             due_counting = due.take(np.flatnonzero(is_counting[due.space.measures_of[due.query]]))
@@ -65,6 +71,34 @@ def fire(
         for contents in _windows(by_space.get(space, []), due, True):
             rows.add(contents, counts)
     return rows.fired()
+
+
+def _fire_alone(
+    by_space: Mapping[SpaceKey, Sequence[Partials]],
+    wide_by_space: Mapping[str, Mapping[SpaceKey, Sequence[Partials]]],
+    due: DueWindows,
+    rows: FiredRows,
+    counts: DistinctCounts,
+) -> None:
+    """Add the rows of due windows of queries that are added up each alone."""
+    space = due.space
+    due = due.take(np.argsort(space.measures_of[due.query], kind="stable"))
+    for argument, wide in wide_by_space.items():
+        is_counting = np.array([counts_distinct(measures, argument) for measures in space.measures])
+        counting = due.take(np.flatnonzero(is_counting[space.measures_of[due.query]]))
+        for totals in alone_windows.totals(_query_runs(wide), _stretches_of(counting, {})):
+            counts.add_totals(argument, counting.take(totals.windows), totals)
+    needs = alone_windows.needs_of(space.measures, space.measures_of[due.query])
+    for totals in alone_windows.totals(_query_runs(by_space), _stretches_of(due, needs)):
+        rows.add_totals(due.take(totals.windows), totals, counts)
+
+
+def _query_runs(by_space: Mapping[SpaceKey, Sequence[Partials]]) -> list[QueryRuns]:
+    return [block for block in by_space.get(ALONE, ()) if isinstance(block, QueryRuns)]
+
+
+def _stretches_of(due: DueWindows, needs: Mapping[str, Bools]) -> alone_windows.Stretches:
+    return alone_windows.Stretches(due.space.slots[due.query], due.reads_from, due.end, needs)
 
 
 def window_contents(

@@ -38,6 +38,11 @@ def rule(streams: str, partitioning: str) -> str:
     return f"all aggregations over {streams} partitioned by {by} share one operator, whatever their windows"
 
 
+def cells(query: Aggregation) -> SpaceKey:
+    """Return the cell space of an aggregation that shares its cells."""
+    return SpaceKey.of(query, analyse(query.where))
+
+
 def _evaluation(query: Aggregation) -> dict[str, str]:
     """Say in which form tuples are added up: how many things the predicate tests decides it."""
     predicate = analyse(query.where)
@@ -64,4 +69,5 @@ AGGREGATIONS = OperatorKind(
     source_side=AggregationSource,
     lane_side=AggregationLane,
     reader=WindowReader,
+    cells=cells,
 )

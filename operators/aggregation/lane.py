@@ -6,14 +6,17 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from operators.aggregation import alone_windows
 from operators.aggregation.firing import fire
 from operators.aggregation.operator_queries import OperatorQueries, line_cells, operators_of, with_distinct
 from operators.aggregation.shared_aggregation import distinct_operator
 from operators.live_queries import LiveQueries
 from operators.operator import FiringBatch, Held, Mask, Predicates, Reached
+from operators.predicates.space_key import ALONE
 from operators.query_parts import AGGREGATION
 from operators.state.bucket import Bucket
 from operators.state.merging import merge_buckets
+from operators.state.query_runs import Partials, QueryRuns
 from operators.windowing.emission import emit
 from operators.windowing.fired_block import FiredBlock
 from operators.windowing.fired_rows import Fired
@@ -64,10 +67,15 @@ class AggregationLane:
             needed.update(zip(map(id, buckets), masks, strict=True))
         return needed
 
-    def merged(self, members: Sequence[Bucket], masks: Sequence[Mask], reached: Reached) -> Bucket:
+    def merged(self, members: Sequence[Partials], masks: Sequence[Mask], reached: Reached) -> Partials:
         """Return one bucket for several, cut where the queries that run cut."""
         operator = self._with_buckets[members[0].operator]
-        return merge_slices(members, masks, operator, reached.get(operator.stream))
+        at = reached.get(operator.stream)
+        if members[0].space != ALONE:
+            return merge_slices([m for m in members if isinstance(m, Bucket)], masks, operator, at)
+        slots = sorted(query.slot for query in operator.queries if query.is_alone)
+        runs = [member for member in members if isinstance(member, QueryRuns)]
+        return alone_windows.merged(runs, masks, slots, _needed_edges(operator, at))
 
 
 def _fire(name: str, operator: OperatorQueries, after: int, upto: int, batch: FiringBatch) -> Fired | None:
@@ -76,12 +84,12 @@ def _fire(name: str, operator: OperatorQueries, after: int, upto: int, batch: Fi
     return fire(buckets[name], operator.windowed, after, upto, batch.failures, distinct)
 
 
-def needed_slices(buckets: Sequence[Bucket], operator: OperatorQueries, reached: int | None) -> list[Mask]:
+def needed_slices(buckets: Sequence[Partials], operator: OperatorQueries, reached: int | None) -> list[Mask]:
     """Return which slices of each bucket some window can still need, shape (slices,) each."""
     if reached is None:
         return [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
     masks: dict[int, Mask] = {}
-    by_epoch: dict[int, list[Bucket]] = {}
+    by_epoch: dict[int, list[Partials]] = {}
     for bucket in buckets:
         by_epoch.setdefault(bucket.epoch, []).append(bucket)
     for epoch, members in by_epoch.items():
@@ -97,5 +105,8 @@ def merge_slices(
     members: Sequence[Bucket], masks: Sequence[Mask], operator: OperatorQueries, reached: int | None
 ) -> Bucket:
     """Return one bucket for several of an operator and space; slices that no window needs apart become one."""
-    needed = None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
-    return merge_buckets(members, masks, line_cells(operator, members[0].space), needed)
+    return merge_buckets(members, masks, line_cells(operator, members[0].space), _needed_edges(operator, reached))
+
+
+def _needed_edges(operator: OperatorQueries, reached: int | None) -> NeededEdges | None:
+    return None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from operators.aggregation.alone import AloneQueries
 from operators.aggregation.shared_aggregation import (
     SharedAggregation,
     aggregation_of,
@@ -28,6 +29,7 @@ from operators.query_parts import AGGREGATION, Measure
 from operators.report import Chunk, Work
 from operators.state.bucket import Bucket
 from operators.state.entries import SlicedTuples
+from operators.state.query_runs import Partials
 from operators.windowing.slicing import Combs, cut_slices
 
 
@@ -35,8 +37,8 @@ from operators.windowing.slicing import Combs, cut_slices
 class SourceOperator:
     """Queries that are aggregated together: their cell spaces with the measures that these need.
 
-    ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression as one more; ``placement`` says which of
-    them decide about the lane.
+    Those in ``alone`` share no cells. ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression as
+    one more; ``placement`` says which of them decide about the lane.
     """
 
     name: str
@@ -44,11 +46,14 @@ class SourceOperator:
     spaces: tuple[tuple[CellSpace, tuple[Measure, ...]], ...]
     keys: tuple[Expression, ...]
     placement: Placement
+    alone: AloneQueries | None = None
 
     @property
     def measures(self) -> Iterator[Measure]:
         """What is added up."""
-        return (measure for _, measures in self.spaces for measure in measures)
+        yield from (measure for _, measures in self.spaces for measure in measures)
+        if self.alone is not None:
+            yield from self.alone.measures
 
     @cached_property
     def columns_read(self) -> frozenset[str]:
@@ -147,18 +152,41 @@ class AggregationSource:
                 work.saw(operator.name, Chunk(arrived.tuples.length, len(sliced.slices), sliced.keys.count))
                 output.buckets += buckets
 
-    def _add_up(self, operator: SourceOperator, arrived: Arrived) -> tuple[SlicedTuples, list[tuple[int, Bucket]]]:
-        return operator.add_up(arrived, self._groups, self._epoch)
+    def _add_up(
+        self, operator: SourceOperator, arrived: Arrived
+    ) -> tuple[SlicedTuples, Sequence[tuple[int, Partials]]]:
+        sliced, buckets = operator.add_up(arrived, self._groups, self._epoch)
+        if operator.alone is None:
+            return sliced, buckets
+        return sliced, [*buckets, *operator.alone.add_up(sliced, arrived.conditions, operator.name, self._epoch)]
 
 
 def operators_of(name: str, queries: Sequence[LiveQuery], source: Input) -> Iterator[SourceOperator]:
     """Yield an operator, and one more for each expression whose distinct values its queries count."""
     keys = aggregation_of(queries[0]).keys
     placement = Placement(name, tuple(range(len(keys))))
-    yield SourceOperator(name, tuple(queries), spaces_of(queries, source), keys, placement)
+    yield _operator(name, queries, source, keys, placement)
     for text, (argument, counting) in distinct_arguments(queries).items():
-        spaces = spaces_of(counting, source, only_counts=True)
-        yield SourceOperator(distinct_operator(name, text), tuple(counting), spaces, (*keys, argument), placement)
+        yield _operator(distinct_operator(name, text), counting, source, (*keys, argument), placement, only_counts=True)
+
+
+def _operator(
+    name: str,
+    queries: Sequence[LiveQuery],
+    source: Input,
+    keys: tuple[Expression, ...],
+    placement: Placement,
+    only_counts: bool = False,
+) -> SourceOperator:
+    in_cells, alone = [q for q in queries if not q.is_alone], [q for q in queries if q.is_alone]
+    return SourceOperator(
+        name,
+        tuple(queries),
+        spaces_of(in_cells, source, only_counts),
+        keys,
+        placement,
+        AloneQueries(alone, source.index, only_counts) if alone else None,
+    )
 
 
 def spaces_of(

@@ -14,7 +14,7 @@ from operators.predicates.analysis import Predicate
 from operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns
-from operators.predicates.space_key import SpaceKey
+from operators.predicates.space_key import ALONE, SpaceKey
 from operators.query_parts import Measure
 from operators.state.bucket import Bucket
 
@@ -95,11 +95,16 @@ class SpaceQueries:
         return runs, cells.count, maps
 
 
+def space_of(query: LiveQuery, predicates: Predicates) -> SpaceKey:
+    """Return the space of a query, :data:`ALONE` for one that shares no cells."""
+    return ALONE if query.is_alone else SpaceKey.of(query.query, predicates(query))
+
+
 def by_space(queries: Iterable[LiveQuery], predicates: Predicates) -> Mapping[SpaceKey, list[LiveQuery]]:
     """Split queries by their space, which is how buckets are split."""
     by_key: dict[SpaceKey, list[LiveQuery]] = {}
     for query in queries:
-        by_key.setdefault(SpaceKey.of(query.query, predicates(query)), []).append(query)
+        by_key.setdefault(space_of(query, predicates), []).append(query)
     return by_key
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from operators import kernels
 from operators.expressions import Call, Expression
 from operators.functions.casts import EXACT, fit_decimal
 from operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, as_decimal, coerce
@@ -30,6 +31,8 @@ _DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
     "%": EXACT.remainder,
 }
 _MIN = BIGINT_RANGE[0]
+# whole numbers below it are exact as doubles
+_EXACT = 1 << 53
 
 
 def _bind_arithmetic(function: Function, arguments: Arguments) -> Expression:
@@ -123,6 +126,8 @@ def _integer(name: str, left: Datum, right: Datum) -> Datum:
         except pa.ArrowInvalid:
             overflows = _by_numpy(_OVERFLOWS[name], left, right)
             return kernel.if_else(kernel.fill_null(overflows, True), null, _UNCHECKED[name](left, right))
+    if name == "%" and (remainders := _quick_remainders(left, right)) is not None:
+        return remainders
     # the smallest integer divided by -1 has no result in 64 bits, its remainder is 0
     by_minus_one = kernel.equal(right, -1)
     divisor = kernel.if_else(kernel.or_(kernel.equal(right, 0), by_minus_one), null, right)
@@ -132,6 +137,19 @@ def _integer(name: str, left: Datum, right: Datum) -> Datum:
         return kernel.if_else(kernel.fill_null(by_minus_one, False), kernel.negate(negatable), quotient)
     remainder = kernel.subtract(left, kernel.multiply(quotient, divisor))
     return kernel.if_else(kernel.fill_null(by_minus_one, False), kernel.multiply(left, 0), remainder)
+
+
+def _quick_remainders(left: Datum, right: Datum) -> pa.Array | None:
+    """Return the remainders of a column by a constant; None where these are not what the kernel takes."""
+    if not (isinstance(left, pa.Array) and len(left) and isinstance(right, pa.Scalar) and right.is_valid):
+        return None
+    divisor, dividends = right.as_py(), _numpy(left)
+    low, high = kernels.extent(dividends)
+    if not (0 < divisor < _EXACT and low > -_EXACT and high < _EXACT):
+        return None
+    remainders = np.empty_like(dividends)
+    kernels.remainders(remainders, dividends, divisor)
+    return _with_nulls(pa.array(remainders), left)
 
 
 def _add_overflows(left: Any, right: Any) -> Any:

@@ -5,7 +5,7 @@ Compiled code is cached on disk; :func:`warm_up` loads it before tuples come.
 
 from collections.abc import Callable
 
-from operators.kernels import accumulation, boundaries, double_double, pairs, query_sets, rows
+from operators.kernels import accumulation, bits, boundaries, double_double, pairs, query_sets, rows
 from operators.kernels.accumulation import (
     GREATEST,
     LEAST,
@@ -31,6 +31,19 @@ from operators.kernels.accumulation import (
     set_looked_up,
     unpack,
 )
+from operators.kernels.bits import (
+    add_double_range,
+    add_range,
+    address_runs,
+    bits_of_table,
+    count_and_add_at_set,
+    count_at_set,
+    count_set,
+    list_occupied,
+    list_set,
+    merge_at_set,
+    merge_runs,
+)
 from operators.kernels.boundaries import (
     HEAD_BYTES,
     append_cell,
@@ -53,6 +66,7 @@ from operators.kernels.rows import (
     number_ascending,
     order_by_code,
     pick_tuples,
+    remainders,
     rows_between,
     scatter,
     take,
@@ -65,18 +79,25 @@ __all__ = [
     "LEAST",
     "SUM",
     "add",
+    "add_double_range",
     "add_packed",
+    "add_range",
     "add_runs",
+    "address_runs",
     "append_cell",
     "append_digit",
     "ascends",
+    "bits_of_table",
     "count",
     "count_and_add",
+    "count_and_add_at_set",
+    "count_at_set",
     "count_bits",
     "count_boundaries",
     "count_double_boundaries",
     "count_few_boundaries",
     "count_pairs",
+    "count_set",
     "count_texts",
     "expand",
     "extent",
@@ -86,12 +107,16 @@ __all__ = [
     "keep_mapped",
     "least",
     "list_by_bit",
+    "list_occupied",
+    "list_set",
     "look_up",
     "mark",
     "match_groups",
+    "merge_at_set",
     "merge_full",
     "merge_looked_up",
     "merge_packed",
+    "merge_runs",
     "number",
     "number_ascending",
     "occupied_per_group",
@@ -104,6 +129,7 @@ __all__ = [
     "place_each",
     "place_looked_up",
     "place_mapped",
+    "remainders",
     "rows_between",
     "running_sums",
     "scatter",
@@ -117,7 +143,7 @@ __all__ = [
 
 
 WARM_UPS: tuple[Callable[[], None], ...] = tuple(
-    module.warm_up for module in (accumulation, rows, boundaries, pairs, query_sets, double_double)
+    module.warm_up for module in (accumulation, rows, boundaries, bits, pairs, query_sets, double_double)
 )
 """What loads or compiles the kernels of each module, those that take longest to compile first."""
 

@@ -50,6 +50,22 @@ def number_ascending(codes: Places, first: Numbers, table: Places, values: Numbe
 
 
 @njit(cache=True, nogil=True)
+def remainders(out: Numbers, values: Numbers, divisor: int) -> None:
+    """Set the remainder of each whole number, which has the number's sign, by a positive divisor.
+
+    Numbers and divisor are less than 2^53: quotients as doubles are off by one at most, which is some twenty times
+    quicker than a division of whole numbers.
+    """
+    inverse = 1.0 / divisor
+    for i in range(values.size):
+        magnitude = abs(values[i])
+        remainder = magnitude - np.int64(magnitude * inverse) * divisor
+        remainder += divisor & -np.int64(remainder < 0)
+        remainder -= divisor & -np.int64(remainder >= divisor)
+        out[i] = -remainder if values[i] < 0 else remainder
+
+
+@njit(cache=True, nogil=True)
 def extent(values: Numbers) -> tuple[int, int]:
     """Return the least and the greatest of some whole numbers, of which there is one at least."""
     low = high = values[0]
@@ -212,6 +228,7 @@ def warm_up() -> None:
     at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
     short = table.astype(np.int16)
     ints, longs, doubles = (np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64))
+    remainders(longs.copy(), read_only(longs), 1)
     for cell in (at, short):
         for key in (at, short):
             keep_mapped(at.copy(), at.copy(), at.copy(), cell, key, table, table)

@@ -60,7 +60,7 @@ def analyse(where: Expression | None) -> Predicate:
         try:
             if column is None:
                 raise NotIndexable
-            name, kind, truth = column.name, column.type.kind, _outcomes(conjunct, column.type)[0]
+            name, kind, truth = column.name, column.type.kind, outcomes(conjunct, column.type)[0]
         except Exception:  # whatever the reason, evaluating it can fail for its query alone, the index for all
             name, kind, truth = f"({conjunct})", "BOOLEAN", _HOLDS
             residuals[name] = conjunct
@@ -74,7 +74,7 @@ def _only_column(expression: Expression) -> Column | None:
     return columns.pop() if len(columns) == 1 else None
 
 
-def _outcomes(expression: Expression, kind: ColumnType) -> tuple[TruthSet, TruthSet]:
+def outcomes(expression: Expression, kind: ColumnType) -> tuple[TruthSet, TruthSet]:
     """Return where the predicate is true and where it is false; on the rest it is unknown (NULL).
 
     The domain of a DECIMAL is that of its digits, a whole number.
@@ -85,11 +85,11 @@ def _outcomes(expression: Expression, kind: ColumnType) -> tuple[TruthSet, Truth
         raise NotIndexable
     function, arguments = expression.function, expression.arguments
     if function in ("and", "or"):
-        parts = [_outcomes(argument, kind) for argument in arguments]
+        parts = [outcomes(argument, kind) for argument in arguments]
         true, false = [true for true, _ in parts], [false for _, false in parts]
         return (all_of(true), any_of(false)) if function == "and" else (any_of(true), all_of(false))
     if function == "not":
-        was_true, was_false = _outcomes(arguments[0], kind)
+        was_true, was_false = outcomes(arguments[0], kind)
         return was_false, was_true
     if function == "is_null" and isinstance(arguments[0], Column):
         return NULL_ONLY, EVERYTHING
@@ -120,12 +120,12 @@ def _column_of(expression: Expression) -> str | None:
         return expression.name
     if isinstance(expression, Call) and expression.function == "cast":
         inner = expression.arguments[0]
-        if isinstance(inner, Column) and _keeps_values(inner.type, expression.type):
+        if isinstance(inner, Column) and keeps_values(inner.type, expression.type):
             return inner.name
     return None
 
 
-def _keeps_values(source: ColumnType, target: ColumnType) -> bool:
+def keeps_values(source: ColumnType, target: ColumnType) -> bool:
     """Return whether a cast keeps every value; one that does not gives NULL for some, or rounds."""
     if source.kind == target.kind == "DECIMAL":
         return target.scale >= source.scale and target.precision - target.scale >= source.precision - source.scale

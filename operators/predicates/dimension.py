@@ -126,7 +126,7 @@ class Dimension:
         elif self.kind == "VARCHAR":
             cells = self._cells_of_texts(array)
         else:
-            cells = self._cells_of_numbers(_numeric(array))
+            cells = self._cells_of_numbers(numeric(array))
         if array.null_count:
             cells[np.asarray(array.is_null())] = self.cell_count - 1
         return cells
@@ -252,7 +252,7 @@ class Dimension:
         return prefix, np.array(heads, dtype=np.uint64), table, starts, joined
 
 
-def _numeric(array: pa.Array) -> npt.NDArray[Any]:
+def numeric(array: pa.Array) -> npt.NDArray[Any]:
     """Return ordered numbers for the values; what stands at NULLs does not matter."""
     if pa.types.is_boolean(array.type):
         return np.asarray(pc.fill_null(array, False)).astype(np.int32)

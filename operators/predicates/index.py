@@ -12,7 +12,7 @@ moves it to other queries at a cost that follows the queries that change and the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from operators import kernels
@@ -32,17 +32,26 @@ class PredicateIndex:
         self.predicates: dict[str, Predicate] = {}
         self._boundaries: dict[str, Counter[Any]] = {}
         self._users: Counter[str] = Counter()
+        self._alone: set[str] = set()
 
-    def update(self, wheres: Mapping[str, Expression | None]) -> None:
-        """Hold exactly these queries: WHERE clauses by query id. A query's clause never changes."""
+    def update(self, wheres: Mapping[str, Expression | None], alone: Set[str] = frozenset()) -> None:
+        """Hold exactly these queries: WHERE clauses by query id. A query's clause never changes.
+
+        Those of ``alone`` have no dimensions: they are evaluated as :mod:`operators.predicates.conditions` says.
+        """
         changed: set[str] = set()
         for query in self.predicates.keys() - wheres.keys():
-            self._count(self.predicates.pop(query), -1, changed)
+            predicate = self.predicates.pop(query)
+            if query not in self._alone:
+                self._count(predicate, -1, changed)
+        self._alone = set(alone)
         kinds: dict[str, str] = {}
         residuals: dict[str, Expression] = {}
         for query in wheres.keys() - self.predicates.keys():
             predicate = analyse(wheres[query])
             self.predicates[query] = predicate
+            if query in alone:
+                continue
             kinds.update(predicate.kinds)
             residuals.update(predicate.residuals)
             self._count(predicate, 1, changed)

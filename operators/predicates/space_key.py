@@ -17,11 +17,13 @@ class SpaceKey(NamedTuple):
     ``has_extremes`` says that they test one column and ask for minima or maxima of windows made of slices. It is
     false for queries that count distinct values besides: the operators that count these make no such difference.
     ``is_scattered`` says that their predicates on one column are true on many stretches of its values.
+    :data:`ALONE` stands for queries that share no cells.
     """
 
     dimensions: tuple[str, ...]
     has_extremes: bool = False
     is_scattered: bool = False
+    is_alone: bool = False
 
     @classmethod
     def of(cls, query: Query, predicate: Predicate) -> SpaceKey:
@@ -37,3 +39,6 @@ class SpaceKey(NamedTuple):
     def has_sets(self) -> bool:
         """Whether its cells are query-sets, and not stretches of a column's values."""
         return len(self.dimensions) > 1 or self.is_scattered
+
+
+ALONE = SpaceKey(("alone",), is_alone=True)

@@ -15,6 +15,7 @@ SESSION_AGGREGATIONS = replace(
     AGGREGATIONS,
     name=SESSIONS,
     evaluation=lambda _: {"form": "fragments", "why": _WHY},
+    cells=None,
     source_side=SessionSource,
     lane_side=SessionLane,
 )

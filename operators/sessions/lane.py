@@ -38,7 +38,12 @@ class SessionEnds:
     def cost(self, buckets: Buckets, after: int, upto: int) -> _SingleEnds | None:
         """Return what the sessions cost that fragments would be, were each alone."""
         own = buckets.get(self.operator, ())
-        ends = np.concatenate([np.empty(0, np.int64), *(bucket.component(LAST) + self.gap_us for bucket in own)])
+        ends = np.concatenate(
+            [
+                np.empty(0, np.int64),
+                *(bucket.component(LAST) + self.gap_us for bucket in own if isinstance(bucket, Bucket)),
+            ]
+        )
         ends = np.sort(ends[(ends > after) & (ends <= upto)])
         return _SingleEnds(ends) if len(ends) else None
 

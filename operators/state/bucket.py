@@ -126,10 +126,10 @@ class Bucket:
         ).replace_schema_metadata({b"bucket": orjson.dumps(header)})
         if self.places is not None:
             cell, key = self.places
-            columns |= {"cell": _short(cell, self.cells.count), "key": _short(key, self.keys.num_rows)}
+            columns |= {"cell": short(cell, self.cells.count), "key": short(key, self.keys.num_rows)}
         for name, numbers in components.items():
             if self.places is None or name != COUNT_NAME or not _is_list(numbers):
-                columns[name] = _to_arrow(_narrow(numbers) if self.is_full or name.startswith("count(") else numbers)
+                columns[name] = to_arrow(narrow(numbers) if self.is_full or name.startswith("count(") else numbers)
         entries = pa.table(columns)
         dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
         sink = pa.BufferOutputStream()
@@ -151,7 +151,7 @@ class Bucket:
         cells, keys = cells_from_arrow(table()), table()
         dictionaries = {name: one_array(table().column(0)) for name in header["dictionaries"]}
         entries = table()
-        columns = {name: _flat(entries.column(name)) for name in entries.column_names}
+        columns = {name: flat(entries.column(name)) for name in entries.column_names}
         components: Mapping[str, Numbers] = columns
         if "packed" in header:
             name, bits, least = header["packed"]
@@ -164,9 +164,9 @@ class Bucket:
             space=SpaceKey(tuple(header["dimensions"]), header["has_extremes"], header["is_scattered"]),
             epoch=header["epoch"],
             cells=cells,
-            slices=np.stack([_flat(slices.column("start")), _flat(slices.column("end"))], axis=1),
-            starts=np.concatenate([[0], np.cumsum(_flat(slices.column("entries")))]),
-            latest=_flat(slices.column("latest")),
+            slices=np.stack([flat(slices.column("start")), flat(slices.column("end"))], axis=1),
+            starts=np.concatenate([[0], np.cumsum(flat(slices.column("entries")))]),
+            latest=flat(slices.column("latest")),
             places=places,
             keys=keys,
             components=components,
@@ -179,26 +179,26 @@ def _is_list(counts: Numbers) -> bool:
     return len(counts) > 0 and int(counts.max()) == 1
 
 
-def _short(numbers: Numbers, count: int) -> Numbers:
+def short(numbers: Numbers, count: int) -> Numbers:
     """Return numbers below ``count`` in two bytes if that is enough: what travels is mostly these."""
     return numbers.astype(np.int16) if count <= np.iinfo(np.int16).max else numbers
 
 
-def _narrow(numbers: Numbers) -> Numbers:
+def narrow(numbers: Numbers) -> Numbers:
     """Return whole numbers in four bytes if that is enough."""
     limits = np.iinfo(np.int32)
     fits = numbers.dtype == np.int64 and len(numbers) and limits.min <= numbers.min() and numbers.max() <= limits.max
     return numbers.astype(np.int32) if fits else numbers
 
 
-def _to_arrow(numbers: Numbers) -> pa.Array:
+def to_arrow(numbers: Numbers) -> pa.Array:
     """Return numbers as an Arrow array; complex ones as pairs."""
     if numbers.dtype.kind != "c":
         return pa.array(numbers)
     return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(numbers).view(np.float64)), 2)
 
 
-def _flat(column: pa.ChunkedArray) -> Numbers:
+def flat(column: pa.ChunkedArray) -> Numbers:
     if pa.types.is_fixed_size_list(column.type):
         pairs = [np.asarray(chunk.flatten()) for chunk in column.chunks]
         return np.concatenate(pairs or [np.empty(0)]).view(np.complex128)

@@ -19,7 +19,7 @@ from sources.core.storage import Storage, not_read_back
 
 if TYPE_CHECKING:  # the sink needs the names of folders only, and compiled kernels take a second to import
     from operators.joins.block import JoinBlock
-    from operators.state.bucket import Bucket
+    from operators.state.query_runs import Partials
     from operators.state.tuple_bucket import TupleIndex
     from operators.windowing.window_rows import WindowRows
 
@@ -31,7 +31,7 @@ STATES = "states"
 INLINE_BYTES = 1 << 16
 
 
-def put_bucket(storage: Storage, seq: int, bucket: Bucket) -> tuple[str, bytes]:
+def put_bucket(storage: Storage, seq: int, bucket: Partials) -> tuple[str, bytes]:
     """Store a bucket made in batch ``seq``; return its path and no bytes, or no path and its bytes when small."""
     return put_payload(storage, seq, bucket.serialize())
 

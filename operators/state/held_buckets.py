@@ -16,6 +16,7 @@ from operators.predicates.space_key import SpaceKey
 from operators.state.bucket import Bucket
 from operators.state.merging import merge_buckets
 from operators.state.packed_sums import WithPacked, add_blocks, packed_alike
+from operators.state.query_runs import Partials
 
 # buckets of so many bytes may wait
 _MOST_BYTES = 1 << 27
@@ -28,9 +29,9 @@ class HeldBuckets:
         self._waiting: dict[tuple[int, str, SpaceKey], list[Bucket]] = {}
         self._bytes = 0
 
-    def take(self, group: int, bucket: Bucket) -> Iterator[tuple[int, Bucket]]:
+    def take(self, group: int, bucket: Partials) -> Iterator[tuple[int, Partials]]:
         """Yield the buckets to send on now that one of a key group came: this one, unless it waits."""
-        if not (bucket.is_full and isinstance(bucket.cells, LineCells)):
+        if not (isinstance(bucket, Bucket) and bucket.is_full and isinstance(bucket.cells, LineCells)):
             yield group, bucket
             return
         self._waiting.setdefault((group, bucket.operator, bucket.space), []).append(bucket)

@@ -20,6 +20,7 @@ from operators.state.components import COUNT_NAME, Component, component_named
 from operators.state.dense_totals import FULL
 from operators.state.keys import Codes, unite_keys
 from operators.state.packed_sums import WithPacked, types_of
+from operators.state.query_runs import Partials
 from operators.state.totals import empty, merge_into
 from operators.windowing.slicing import NeededEdges, coalesce
 
@@ -44,7 +45,7 @@ def common_keys(buckets: Sequence[Bucket]) -> tuple[pa.Table, list[Codes]]:
 
 
 def common_ranks(
-    buckets: Sequence[Bucket], names: Iterable[str]
+    buckets: Sequence[Partials], names: Iterable[str]
 ) -> tuple[dict[str, pa.Array], list[dict[str, npt.NDArray[np.int64]]]]:
     """Return one dictionary for each ranked measure among ``names``, and each bucket's new ranks."""
     united: dict[str, pa.Array] = {}
@@ -152,7 +153,7 @@ def merge_buckets(
     dictionaries, ranks = common_ranks(buckets, names)
     parts: dict[tuple[int, int], list[tuple[int, int]]] = {}
     latest: dict[tuple[int, int], int] = {}
-    wider = _coalesced(buckets, alive, needed)
+    wider = coalesced(buckets, alive, needed)
     for i, bucket in enumerate(buckets):
         for j in np.flatnonzero(alive[i]).tolist():
             slice_ = (int(bucket.slices[j, 0]), int(bucket.slices[j, 1]))
@@ -184,8 +185,8 @@ def merge_buckets(
     )
 
 
-def _coalesced(
-    buckets: Sequence[Bucket], alive: Sequence[npt.NDArray[np.bool_]], needed: NeededEdges | None
+def coalesced(
+    buckets: Sequence[Partials], alive: Sequence[npt.NDArray[np.bool_]], needed: NeededEdges | None
 ) -> dict[tuple[int, int], tuple[int, int]]:
     """Return the wider slice of which each becomes a part; none if slices, being of different epochs, overlap."""
     slices = np.unique(np.concatenate([b.slices[mask] for b, mask in zip(buckets, alive, strict=True)]), axis=0)

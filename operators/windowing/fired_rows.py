@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.aggregation.alone_windows import WindowTotals
 from operators.aggregation.due import Due, DueWindows
 from operators.arrays import Numbers
 from operators.live_queries import LiveQuery
@@ -121,6 +123,15 @@ class DistinctCounts:
             present = np.flatnonzero(counts) + contents.first_key
             self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((contents.keys, present))
 
+    def add_totals(self, argument: str, due: DueWindows, totals: WindowTotals) -> None:
+        """Note which keys and values windows of queries that are added up alone have."""
+        ends = np.cumsum(totals.lengths)
+        for window, begin, end in zip(due.listed(), (ends - totals.lengths).tolist(), ends.tolist(), strict=True):
+            present = totals.key[begin:end].astype(np.int64)
+            self._present.setdefault((window.query.id, window.start, window.end, argument), []).append(
+                (totals.keys, present)
+            )
+
     def of(self, argument: str, due: Due, keys: pa.Table) -> Places:
         """Return the number of distinct values that are not NULL, for each of the keys."""
         totals = np.zeros(keys.num_rows, dtype=np.int64)
@@ -184,6 +195,37 @@ class FiredRows:
             if part.lengths.any():
                 self._by_measures.setdefault(tuple(measure.name for measure in measures), []).append(part)
 
+    def add_totals(self, due: DueWindows, totals: WindowTotals, distinct: DistinctCounts) -> None:
+        """Take the rows of windows of queries that are added up alone, ordered by their measures."""
+        lists = due.space.measures_of[due.query]
+        ends = np.cumsum(totals.lengths)
+        bounds = [0, *(np.flatnonzero(np.diff(lists)) + 1).tolist(), len(lists)]
+        for low, high in pairwise(bounds):
+            rows = slice(int(ends[low - 1]) if low else 0, int(ends[high - 1]))
+            if rows.start == rows.stop:
+                continue
+            measures, alike, lengths = (
+                due.space.measures[int(lists[low])],
+                due.take(slice(low, high)),
+                totals.lengths[low:high],
+            )
+            numbers = {name: column[rows] for name, column in totals.numbers.items()}
+            key = totals.key[rows]
+            for measure in measures:
+                if measure.function == COUNT_DISTINCT:
+                    numbers[measure.name] = _distinct_of_rows(
+                        str(measure.argument), alike, lengths, key, totals.keys, distinct
+                    )
+                    continue
+                for name in names_of(measure):
+                    if name not in numbers:  # a count is left out where it is that of all tuples, a sum without values
+                        is_count = name.startswith("count(")
+                        neutral = component_named(name, np.dtype(np.int64))
+                        numbers[name] = numbers[COUNT_NAME] if is_count else empty(neutral, len(key))
+            values = _values(measures, numbers, totals.keys, totals.dictionaries, key)
+            part = _Part(alike, lengths, values, totals.newest[low:high])
+            self._by_measures.setdefault(tuple(measure.name for measure in measures), []).append(part)
+
     def fired(self) -> Fired | None:
         """Return everything that was taken."""
         window_rows: list[WindowRows] = []
@@ -220,19 +262,32 @@ def _part(contents: WindowContents, counts: Numbers, measures: tuple[Measure, ..
                     numbers[name] = numbers[COUNT_NAME]
                 else:
                     numbers[name] = empty(component_named(name, np.dtype(np.int64)), len(at))
-    values = _values(measures, numbers, contents, key + contents.first_key)
+    values = _values(measures, numbers, contents.keys, contents.dictionaries, key + contents.first_key)
     return _Part(due, np.bincount(query, minlength=len(due)), values, contents.newest)
 
 
+def _distinct_of_rows(
+    argument: str, due: DueWindows, lengths: Places, key: Numbers, keys: pa.Table, distinct: DistinctCounts
+) -> Places:
+    """Return the number of distinct values in rows of windows, ``lengths`` each, given their keys."""
+    ends = np.cumsum(lengths)
+    spans = zip(due.listed(), (ends - lengths).tolist(), ends.tolist(), strict=True)
+    return np.concatenate([distinct.of(argument, window, keys)[key[begin:end]] for window, begin, end in spans])
+
+
 def _values(
-    measures: Sequence[Measure], numbers: Mapping[str, Numbers], contents: WindowContents, key_rows: Places
+    measures: Sequence[Measure],
+    numbers: Mapping[str, Numbers],
+    keys: pa.Table,
+    dictionaries: Mapping[str, pa.Array],
+    key_rows: Numbers,
 ) -> pa.Table:
     """Return keys and measures of rows, given the components of which they are made and where their keys are."""
-    names = key_columns(contents.keys)
-    columns = dict(zip(names, contents.keys.select(names).take(pa.array(key_rows)).columns, strict=True))
+    names = key_columns(keys)
+    columns = dict(zip(names, keys.select(names).take(pa.array(key_rows)).columns, strict=True))
     for measure in measures:
         measure_numbers = {name: numbers[name] for name in names_of(measure)}
-        columns[measure.name] = components.decode(measure, measure_numbers, contents.dictionaries.get(measure.name))
+        columns[measure.name] = components.decode(measure, measure_numbers, dictionaries.get(measure.name))
     return pa.table(columns)
 
 

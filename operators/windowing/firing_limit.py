@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from operators.state.bucket import Bucket
+from operators.state.query_runs import Partials
 from operators.windowing.slicing import Times, window_numbers
 from operators.windows import Window
 
@@ -28,7 +28,7 @@ _ENTRY_US = 0.02
 _POINTS, _REFINEMENTS = 512, 3
 
 Reached = Mapping[str, int | None]
-Buckets = Mapping[str, Sequence[Bucket]]
+Buckets = Mapping[str, Sequence[Partials]]
 Costs = npt.NDArray[np.float64]
 
 

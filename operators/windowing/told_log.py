@@ -17,9 +17,9 @@ from operators.aggregation.shared_aggregation import aggregation_of, sliding_win
 from operators.event_times import EARLIEST, LATEST
 from operators.live_queries import LiveQuery
 from operators.query_parts import COUNT_ALL, SESSIONS
-from operators.state.bucket import Bucket
 from operators.state.bucket_store import get_payload, put_payload
 from operators.state.lane_state import digest_of
+from operators.state.query_runs import Partials
 from operators.windowing.early_rows import Current, Revision, Told, revise
 from operators.windowing.fired_rows import Fired
 from sources.core.storage import Storage
@@ -127,7 +127,7 @@ class ToldLog:
         return StateChange(stored, dropped, files, {name: entry.number for name, entry in self._entries.items()})
 
 
-def reach_of(new_buckets: Sequence[Bucket], queries: Sequence[LiveQuery], before: int | None) -> tuple[int, int]:
+def reach_of(new_buckets: Sequence[Partials], queries: Sequence[LiveQuery], before: int | None) -> tuple[int, int]:
     """Return ``(after, upto)``: where the windows end that may have changed by what a batch brought."""
     starts = [int(edge) for bucket in new_buckets for edge in (bucket.slices[:, 0].min(), bucket.slices[:, 0].max())]
     after = max(min(starts), EARLIEST if before is None else before)

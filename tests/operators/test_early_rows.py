@@ -44,6 +44,8 @@ from tests.operators.pipeline import (
 )
 from tests.operators.test_shared_aggregation import Lifetime, aggregates, holds, random_tuples, random_where
 
+pytestmark = pytest.mark.usefixtures("some_alone")
+
 EVERY_CHANGE = Emit(stream=True, after_watermark=False)
 MINUTE = 60_000_000
 DELAYED = Emit(True, False, 6 * MINUTE)

@@ -659,3 +659,16 @@ def test_no_data_makes_evaluation_raise(data: st.DataObject) -> None:
         result = evaluate(expression, arrays, length)
         assert result.type == expression.type.arrow, expression
         assert len(result) == length, expression
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**53), 2**53), st.integers(-9, 9))),
+    st.one_of(st.integers(1, 30), st.integers(-(2**63), 2**63 - 1), st.sampled_from([2**53 - 1, 2**53, 2**53 + 1])),
+)
+def test_remainders_have_the_sign_of_the_dividend(dividends: list[int | None], divisor: int) -> None:
+    remainder = call("mod", Column("n", BIGINT), Literal(divisor, BIGINT))
+    expected = [
+        None if n is None or divisor == 0 else int(math.copysign(1, n)) * (abs(n) % abs(divisor)) for n in dividends
+    ]
+    values = evaluate(remainder, {"n": pa.array(dividends, pa.int64())}, len(dividends))
+    assert values.to_pylist() == expected

@@ -26,6 +26,7 @@ from operators.live_queries import LiveQueries
 from operators.queries import Aggregation
 from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
 from operators.state.bucket import Bucket
+from operators.state.query_runs import read_bucket
 from operators.stream_operators import StreamOperators
 from operators.windowing.window_rows import SLOT
 from operators.windows import Window
@@ -57,6 +58,8 @@ from tests.operators.pipeline import (
     predicate_of,
 )
 
+pytestmark = pytest.mark.usefixtures("some_alone")
+
 MONEY = ColumnType("DECIMAL", 38, 2)
 WIDE_SCHEMA = StreamSchema(
     (
@@ -75,7 +78,7 @@ def buckets_of(live: LiveQueries, stream: StreamDefinition, *batches: list[dict[
     for rows in batches:
         output = operators.process(batch_of(rows, stream.schema), None)
         assert not output.failures
-        buckets += [Bucket.deserialize(bucket.serialize()) for _, bucket in output.buckets]
+        buckets += [read_bucket(bucket.serialize()) for _, bucket in output.buckets]
     return buckets
 
 

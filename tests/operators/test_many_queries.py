@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from operators.queries import Aggregation, Query
 from operators.query_parts import COUNT_ALL, Measure
@@ -17,6 +18,8 @@ from sources.core.storage import Storage
 from tests.kit.examples import IS_LONG
 from tests.operators.pipeline import K, Pipeline, Row, V, aggregation, changelog, compare
 from tests.operators.test_shared_aggregation import random_query, random_tuples
+
+pytestmark = pytest.mark.usefixtures("some_alone")
 
 SECOND = 1_000_000
 MINUTES = 10

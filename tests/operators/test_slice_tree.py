@@ -23,6 +23,7 @@ from operators.live_queries import LiveQueries
 from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_NAME
+from operators.state.query_runs import read_bucket
 from operators.stream_operators import StreamOperators
 from operators.windows import Window
 from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicate_of
@@ -136,9 +137,7 @@ def test_windows_fire_the_same_rows_with_and_without_stretches() -> None:
             }
             for _ in range(4000)
         ]
-        buckets += [
-            Bucket.deserialize(bucket.serialize()) for _, bucket in operators.process(batch_of(rows), None).buckets
-        ]
+        buckets += [read_bucket(bucket.serialize()) for _, bucket in operators.process(batch_of(rows), None).buckets]
     (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
 
     def rows_fired() -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from tests.operators.pipeline import (
     compare,
     live_of,
 )
+
+pytestmark = pytest.mark.usefixtures("some_alone")
 
 
 def selection(where: Any = None) -> Selection:
@@ -196,12 +199,13 @@ def test_an_expression_that_raises_fails_its_queries_only(monkeypatch: pytest.Mo
 
 def test_key_groups_share_out_all_tuples() -> None:
     live = live_of(aggregation(None, (S, V)), aggregation(compare(V, ">", 3), (S, V)))
+    live.by_slot = {slot: replace(query, is_alone=False) for slot, query in live.by_slot.items()}
     rows = [{"k": 0, "v": i, "s": "abc"[i % 3], "t": i} for i in range(60)]
     output = StreamOperators(live, STREAM, 4).process(batch_of(rows), None)
     assert {group for group, _ in output.buckets} == {0, 1, 2, 3}
     counts: dict[tuple[str, ...], int] = {}
     for _, bucket in output.buckets:
-        found = int(bucket.component("count(*)").sum())
+        found = int(bucket.components["count(*)"].sum())
         dimensions = bucket.space.dimensions
         counts[dimensions] = counts.get(dimensions, 0) + found
     assert counts == {(): 60, ("v",): 56}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from operators import kernels
 from operators.state import tuple_bucket
-from operators.state.bucket_store import TUPLES, read_state, put_block
+from operators.state.bucket_store import TUPLES, put_block, read_state
 from operators.state.keys import encode_keys
 from operators.state.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
 from operators.state.tuple_files import TIME, TupleFiles

@@ -14,7 +14,7 @@ from operators.kinds import kind_of, operator_of
 from operators.queries import Aggregation, Query
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
-from optimizer.plan import Plan
+from optimizer.plan import LEAST_ALIKE, Plan
 from sources.core.errors import BraidError
 from sources.core.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
@@ -137,3 +137,27 @@ def test_the_form_of_evaluation_follows_what_is_tested(tested: list[str], form: 
     sessions = replace(aggregation("s-1"), where=where, window=SessionWindow(5))
     assert evaluation_of(sessions)["form"] == "fragments"
     assert sessions.window.described() == {"kind": "session", "gap_seconds": 5e-6}
+
+
+def test_queries_share_cells_where_enough_test_the_same_columns() -> None:
+    def on(column: str, value: int) -> Query:
+        return replace(aggregation("s-1"), where=call(">", Column(column, BIGINT), Literal(value, BIGINT)))
+
+    plan = Plan()
+    first = {f"q-{n}": on("price", n) for n in range(3)}
+    assert plan.alone_among(first.items()) == set(), "an operator's first cells are shared, however few have them"
+    plan.change(first.items())
+    others = {f"r-{n}": on("size", n) for n in range(LEAST_ALIKE)}
+    few = dict(list(others.items())[:-1])
+    assert plan.alone_among(few.items()) == set(few)
+    assert plan.alone_among(others.items()) == set()
+    plan.change(few.items(), alone=set(few))
+    last = {f"r-{LEAST_ALIKE - 1}": on("size", 99)}
+    assert plan.alone_among(last.items()) == set(), "queries that are alone count among those that are alike"
+    assert plan.explain(others["r-0"], {"s-1": "s"}, "r-0")["evaluation"]["form"] == "alone"
+    assert plan.explain(first["q-0"], {"s-1": "s"}, "q-0")["evaluation"]["form"] == "cells"
+    assert plan.explain(on("weight", 1), {"s-1": "s"})["evaluation"]["form"] == "alone", "it would be"
+    (operator,) = plan.operators.values()
+    assert operator.summary({})["alone"] == len(few)
+    plan.change(removed=few.items())
+    assert plan.alone_among(few.items()) == set(few)

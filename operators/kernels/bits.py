@@ -1,0 +1,192 @@
+"""Bitmaps of tuples, 64 a word, and tuples added up where their bit is set; runs of entries brought together.
+
+A bit beyond the last tuple is 0. `at` is the place of each tuple, int32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from operators.arrays import Numbers, Places
+from operators.kernels.accumulation import _merged
+
+_ONE = np.uint64(1)
+
+
+def _lowest(_typing: Any, _word: Any) -> Any:
+    """Return the number of the lowest bit of a word that is not 0."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+def _bits(_typing: Any, _word: Any) -> Any:
+    """Return how many bits of a word are set."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+_lowest_bit: Any = intrinsic(_lowest)
+_bits_set: Any = intrinsic(_bits)
+
+
+@njit(cache=True, nogil=True)
+def count_set(words: Numbers) -> int:
+    """Return how many tuples have their bit set."""
+    count = 0
+    for w in range(words.size):
+        count += _bits_set(words[w])
+    return count
+
+
+@njit(cache=True, nogil=True)
+def list_set(rows: Places, words: Numbers) -> None:
+    """List the tuples whose bit is set."""
+    count = 0
+    for w in range(words.size):
+        word, base = words[w], w * 64
+        while word:
+            rows[count] = base + _lowest_bit(word)
+            count += 1
+            word &= word - _ONE
+
+
+@njit(cache=True, nogil=True)
+def count_at_set(counts: Numbers, at: Places, words: Numbers) -> None:
+    """Count the tuples whose bit is set at their places."""
+    for w in range(words.size):
+        word, base = words[w], w * 64
+        while word:
+            counts[at[base + _lowest_bit(word)]] += 1
+            word &= word - _ONE
+
+
+@njit(cache=True, nogil=True)
+def count_and_add_at_set(counts: Numbers, sums: Numbers, at: Places, numbers: Numbers, words: Numbers) -> None:
+    """Count the tuples whose bit is set at their places, and add their numbers up there."""
+    for w in range(words.size):
+        word, base = words[w], w * 64
+        while word:
+            i = base + _lowest_bit(word)
+            place = at[i]
+            counts[place] += 1
+            sums[place] += numbers[i]
+            word &= word - _ONE
+
+
+@njit(cache=True, nogil=True)
+def merge_at_set(way: int, out: Numbers, at: Places, numbers: Numbers, words: Numbers) -> None:
+    """Merge the numbers of the tuples whose bit is set into their places; ``way`` says how."""
+    for w in range(words.size):
+        word, base = words[w], w * 64
+        while word:
+            i = base + _lowest_bit(word)
+            out[at[i]] = _merged(way, out[at[i]], numbers[i])
+            word &= word - _ONE
+
+
+@njit(cache=True, nogil=True)
+def bits_of_table(words: Numbers, numbers: Places, table: Numbers) -> None:
+    """Set the bit of each tuple for whose number ``table``, of 0 and 1, has 1."""
+    for w in range(words.size):
+        base = w * 64
+        word = np.uint64(0)
+        for bit in range(min(64, numbers.size - base)):
+            word |= np.uint64(table[numbers[base + bit]]) << np.uint64(bit)
+        words[w] = word
+
+
+@njit(cache=True, nogil=True)
+def add_range(words: Numbers, values: Numbers, low: Any, last: Any) -> None:
+    """Set the bit of each tuple whose whole number is in ``[low, last]``."""
+    for w in range(words.size):
+        base = w * 64
+        word = np.uint64(0)
+        if base + 64 <= values.size:  # a loop of a fixed length becomes a few instructions
+            for bit in range(64):
+                value = values[base + bit]
+                word |= np.uint64((value >= low) & (value <= last)) << np.uint64(bit)
+        else:
+            for bit in range(values.size - base):
+                value = values[base + bit]
+                word |= np.uint64((value >= low) & (value <= last)) << np.uint64(bit)
+        words[w] |= word
+
+
+@njit(cache=True, nogil=True)
+def add_double_range(words: Numbers, values: Numbers, low: float, high: float, is_open: bool) -> None:
+    """Set the bit of each tuple whose double is in ``[low, high)``; if ``is_open`` from ``low`` on, up to NaN."""
+    for w in range(words.size):
+        base = w * 64
+        word = np.uint64(0)
+        if base + 64 <= values.size:
+            for bit in range(64):
+                value = values[base + bit]
+                word |= np.uint64((not value < low) & ((value < high) | is_open)) << np.uint64(bit)
+        else:
+            for bit in range(values.size - base):
+                value = values[base + bit]
+                word |= np.uint64((not value < low) & ((value < high) | is_open)) << np.uint64(bit)
+        words[w] |= word
+
+
+@njit(cache=True, nogil=True)
+def list_occupied(places: Places, counts: Numbers) -> int:
+    """List the places with a count, for which ``places`` has one more than there are, and return how many there are."""
+    found = 0
+    for place in range(counts.size):
+        places[found] = place
+        found += counts[place] != 0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def address_runs(
+    addresses: Numbers, window: Numbers, first: Numbers, last: Numbers, key: Numbers, key_map: Places, keys: int
+) -> None:
+    """Set the address of each entry of some runs: that of its window and key, of which there are so many ``keys``.
+
+    The entries of run r are ``[first[r], last[r])``, and belong to ``window[r]``.
+    """
+    position = 0
+    for run in range(first.size):
+        base = window[run] * keys
+        for entry in range(first[run], last[run]):
+            addresses[position] = base + key_map[key[entry]]
+            position += 1
+
+
+@njit(cache=True, nogil=True)
+def merge_runs(
+    way: int, out: Numbers, at: Places, begin: Numbers, first: Numbers, last: Numbers, numbers: Numbers
+) -> None:
+    """Merge the numbers ``[first[r], last[r])`` of each run r into the rows that ``at`` has from ``begin[r]`` on."""
+    for run in range(first.size):
+        shift = begin[run] - first[run]
+        for i in range(first[run], last[run]):
+            row = at[i + shift]
+            out[row] = _merged(way, out[row], numbers[i])
+
+
+def warm_up() -> None:
+    """Load the compiled loops for the types that nearly all buckets have."""
+    words, at = np.array([1], dtype=np.uint64), np.zeros(1, dtype=np.int32)
+    counts, whole = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int64)
+    count_set(words)
+    list_set(at.copy(), words)
+    count_at_set(counts, at, words)
+    for numbers in (whole, whole.astype(np.float64)):
+        count_and_add_at_set(counts, numbers.copy(), at, numbers, words)
+        merge_at_set(1, numbers.copy(), at, numbers, words)
+    bits_of_table(words, at, np.zeros(1, dtype=np.uint8))
+    list_occupied(at, counts)
