@@ -81,7 +81,7 @@ class _ReusedService(ServiceProcess):
 
 
 def _empty(client: BraidClient) -> None:
-    """Retire all queries and drop all streams; TimeoutError when they do not go.
+    """Retire all queries and drop all streams and tables; TimeoutError when they do not go.
 
     The job reads a stream until it runs with the epoch of its drop, and would wait for a queue that is gone by then.
     """
@@ -91,6 +91,8 @@ def _empty(client: BraidClient) -> None:
     _wait(lambda: not any(next(client.queries(state=state, limit=1), None) for state in LIVE), "no query may be left")
     for stream in client.streams():
         client.drop_stream(stream["name"])
+    for table in client.tables():
+        client.drop_table(table["name"])
     _wait(lambda: not client.changelogs(after=_active_epoch(client.url)), "the job must run without the streams")
 
 

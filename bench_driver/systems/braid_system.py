@@ -10,19 +10,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from api.client import BraidClient, BraidError, BraidRefused
 from bench_driver.child import ChildFailedError, ChildProcess
-from bench_driver.dialects.braid import query_sql, stream_sql
+from bench_driver.dialects.braid import query_sql, stream_sql, table_sql
 from bench_driver.mixed_query import Query
 from bench_driver.query_load.plan import LoadPlan, users_for
 from bench_driver.query_load.probes import PROBES, READ_ALL, READ_NONE, READ_PROBES, choose_probes
 from bench_driver.query_load.process import QueryLoad, run_load
 from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
 from bench_driver.queues.datasets import find_dataset
+from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
 from bench_driver.service_process import MakeService, ServiceFailedError, ServiceProcess
 from bench_driver.systems.system import QUEUE, Deployment, Output, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, Workload
@@ -62,6 +67,7 @@ class BraidSystem:
         self._client: BraidClient | None = None
         self._workload: Workload | None = None
         self._consumer: ChildProcess | None = None
+        self._files: tempfile.TemporaryDirectory[str] | None = None
         self._churn: QueryLoad | None = None
         self._live: tuple[str, ...] = ()
         self._outputs: list[Output] = []
@@ -84,9 +90,21 @@ class BraidSystem:
             for stream in workload.streams:
                 columns = find_dataset(stream.dataset).columns
                 self._client.create_stream(stream_sql(stream.name, columns, locations[stream.name], stream.name))
+            self._create_tables(workload.tables)
             order = {"url": self._service.url, "label": None if self._reading == READ_ALL else LABEL}
             self._consumer = ChildProcess(CONSUMER, json.dumps(order))
             self._consumer.next_line(CONSUMER_SECONDS)
+
+    def _create_tables(self, names: Sequence[str]) -> None:
+        """Declare static tables; their files stay as long as the service."""
+        if not names:
+            return
+        assert self._client is not None
+        self._files = tempfile.TemporaryDirectory(prefix="braid-bench-tables-")
+        for name in names:
+            path = Path(self._files.name) / f"{name}.parquet"
+            pq.write_table(static_table(name), path)
+            self._client.create_table(table_sql(name, TABLE_COLUMNS[name], str(path)))
 
     def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Register the queries at that rate and return once all are RUNNING; UnsupportedError if one is refused."""
@@ -233,6 +251,9 @@ class BraidSystem:
             self._memory_bytes = self._service.memory_bytes() or self._memory_bytes
             self._service.stop(keep_logs=self._failed)
             self._service = None
+        if self._files is not None:
+            self._files.cleanup()
+            self._files = None
 
     def _bodies(self, queries: Sequence[Query], together: int) -> tuple[dict[str, Any], ...]:
         """Return what to POST; of each `together` queries in a row, those that run together, a few are probes."""

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from bench_driver.query_generator import generate_queries
 from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
 from bench_driver.queues.process import QueueProcess
 from bench_driver.service_process import ServiceProcess
 from bench_driver.systems.braid_system import BraidSystem, outputs_of, rows_of
 from bench_driver.systems.system import Output, SystemFailedError, UnsupportedError
-from bench_driver.workload import Churn, StreamSpec, Workload
+from bench_driver.workload import Churn, StreamSpec, Workload, load_workload
 from tests.kit.client import Api
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
@@ -58,6 +59,8 @@ def braid(service: RunningService, api: Api, workload: Workload) -> Iterator[Bra
     for query in own_queries:
         api.wait_state(query["id"], "RETIRED", "FAILED")
     api.request("DELETE", f"/streams/{stream.name}")
+    for table in workload.tables:
+        api.request("DELETE", f"/tables/{table}")
 
 
 def queries_of(workload: Workload, count: int) -> list[QuerySpec]:
@@ -110,6 +113,20 @@ def test_braid_pulls_from_the_queue_and_its_probes_tell_how_late_rows_come(
     assert len(retired) == len(churned.deletions)
     assert all(query["state"] == "RETIRED" or query["active_to"][stream.name] for query in retired)
     assert braid.settings()["memory_bytes"] > 0
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("workload", [load_workload("mixed-trips:table_joins=0.5:selections=0.3:sessions=0.2")])
+def test_braid_runs_mixed_queries_and_their_static_table(
+    braid: BraidSystem, api: Api, workload: Workload, queue: QueueProcess
+) -> None:
+    braid.start(workload, {"trips": queue.location})
+    assert [table["name"] for table in api.request("GET", "/tables").json()["tables"]] == ["zones"]
+    queue.run(int(time.time() * 1e6), [(None, 2000)])
+    queries = generate_queries(workload, 12, 3)
+    assert braid.deploy(queries, 100.0).queries == 12
+    wait_until(lambda: len({output.arrived for output in braid.outputs()}) >= 3, 60, "probes give rows")
+    assert braid.left_out() is None
 
 
 @pytest.mark.service

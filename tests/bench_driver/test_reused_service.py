@@ -24,12 +24,13 @@ from tests.kit.waiting import wait_until
 
 SECONDS = 20.0
 
-# `POST /queries` and `/streams` take what is posted as it is; STUBBORN: queries are not retired. A changelog is active
-# when `/metrics` was asked for once after it
+# `POST /queries`, `/streams` and `/tables` take what is posted as it is; STUBBORN: queries are not retired. A changelog
+# is active when `/metrics` was asked for once after it
 PROGRAM = f"""#!{sys.executable}
 import http.server, json, os, sys, urllib.parse
 
-queries, streams, changelogs, active = {{}}, {{}}, [], [0]
+queries, streams, tables, changelogs, active = {{}}, {{}}, {{}}, [], [0]
+kinds = {{"queries": (queries, "id"), "streams": (streams, "name"), "tables": (tables, "name")}}
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, body):
@@ -51,11 +52,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer({{"changelogs": changelogs[after:]}})
         if address.path == "/streams":
             return self.answer({{"streams": list(streams.values())}})
+        if address.path == "/tables":
+            return self.answer({{"tables": list(tables.values())}})
         self.answer({{"queries": [q for q in queries.values() if wanted in (None, q["state"])]}})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        kind, key = (queries, "id") if self.path == "/queries" else (streams, "name")
+        kind, key = kinds[self.path.strip("/")]
         kind[body[key]] = body
         self.answer(body)
 
@@ -67,6 +70,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if kind == "streams":
             del streams[name]
             changelogs.append({{"epoch": len(changelogs) + 1}})
+        elif kind == "tables":
+            del tables[name]
         elif not os.environ.get("STUBBORN"):
             queries[name]["state"] = "RETIRED"
             queries[name]["drain"] = address.query
@@ -103,6 +108,7 @@ def use(service: ServiceProcess) -> None:
     for query, state in enumerate(("PENDING", "RUNNING", "DRAINING", "RETIRED")):
         post(service, "/queries", {"id": f"q-{query}", "state": state})
     post(service, "/streams", {"name": "purchases"})
+    post(service, "/tables", {"name": "packs"})
 
 
 def post(service: ServiceProcess, path: str, body: dict[str, str]) -> None:
@@ -142,6 +148,7 @@ def test_a_service_is_emptied_and_given_again(services: ReusedServices) -> None:
     assert [query["state"] for query in queries] == ["RETIRED"] * 4
     assert [query.get("drain") for query in queries] == ["drain=false"] * 3 + [None]
     assert get(first, "/streams") == {"streams": []}
+    assert get(first, "/tables") == {"tables": []}
     assert active_epoch(first) == 1, "the job must have done without the stream before its source may go"
     second = services.make("other", {"A": "1"})
     assert second is first
