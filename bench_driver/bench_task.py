@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PEERS = {
     "spark": ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own"),
     "flink": ("flink-jobs", "flink-statement-set"),
+    "duckdb": ("duckdb-batches",),
 }
 # the largest number of queries of a quick run: it has to end within three minutes
 QUICK_QUERIES = 20
@@ -34,6 +35,7 @@ _CLASSES = {
     OURS: ("bench_driver.systems.braid_system", "BraidSystem"),
     "spark": ("bench_driver.systems.spark_system", "SparkSystem"),
     "flink": ("bench_driver.systems.flink_system", "FlinkSystem"),
+    "duckdb": ("bench_driver.systems.duckdb_system", "DuckdbSystem"),
 }
 
 Tell = Callable[[str, float | None], None]

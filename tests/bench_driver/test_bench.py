@@ -227,6 +227,7 @@ def test_a_terminal_gets_bars(tmp_path: Path) -> None:
 def test_families_and_systems_are_peers() -> None:
     other_names = [name for name in PEERS["spark"] if name != "spark-fused"]
     assert resolve_peers(["spark-fused", "spark"]) == ["spark-fused", *other_names]
+    assert resolve_peers(["duckdb"]) == ["duckdb-batches"]
     assert resolve_peers([]) == []
 
 

@@ -1,0 +1,104 @@
+"""DuckDB over micro-batches as a system under test: what a user may write who has mixed queries and a day.
+
+It pulls from the driver's queue, a batch a second, runs each query by itself, and uses all cores
+(`peers/duckdb_program.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench_driver.mixed_query import MixedQuery, Query
+from bench_driver.query_load.probes import choose_probes
+from bench_driver.systems.peer_process import PeerProcess
+from bench_driver.systems.peer_system import RUNNING, Answers, PeerSystem
+from bench_driver.systems.system import QUEUE, Deployment, UnsupportedError
+from bench_driver.workload import Churn, Workload
+
+BATCHES = "duckdb-batches"
+READY_SECONDS = 60.0
+# beyond the time that posting them takes; a query is a statement or two
+DEPLOY_SECONDS = 120.0
+
+
+class DuckdbSystem(PeerSystem):
+    """One process with a database for each core."""
+
+    source = QUEUE
+    product = "DuckDB"
+
+    def __init__(self, name: str = BATCHES) -> None:
+        if name != BATCHES:
+            raise ValueError(f"DuckDB's name must be {BATCHES!r}, got {name!r}")
+        super().__init__(name)
+        self._workload: Workload | None = None
+        self._settings: dict[str, Any] = {}
+
+    def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
+        """Start the process and tell it of the stream."""
+        if len(workload.streams) != 1:
+            raise UnsupportedError(f"the script reads one stream, and {workload.name!r} has {len(workload.streams)}")
+        (stream,) = workload.streams
+        self._workload, self._answers = workload, Answers()
+        peer = self._peer = PeerProcess(self.name, [sys.executable, "-m", "bench_driver.peers.duckdb_program"]).start()
+        location, cores = locations[stream.name], os.cpu_count() or 1
+        try:
+            peer.send({"stream": stream.name, "location": location, "tables": workload.tables, "cores": cores})
+            ready = peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that DuckDB is ready")
+        except BaseException:
+            self.stop()
+            raise
+        self._settings = dict(ready.value["ready"])
+
+    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
+        """Have the queries run, `per_second` of them a second, and wait until all do."""
+        peer = self._started()
+        assert self._workload is not None
+        specs = [query for query in queries if isinstance(query, MixedQuery)]
+        if len(specs) < len(queries):
+            raise UnsupportedError("the script is written for queries of the mixed workloads only")
+        peer.send({"do": "prepare", "queries": len(specs)})
+        prepared = peer.wait_for(lambda line: "prepared" in line, READY_SECONDS, "word that DuckDB is prepared")
+        self._settings |= prepared.value["prepared"]
+        probes = set(choose_probes(specs, self._workload.streams))
+        began = time.time()
+        deadline = began + DEPLOY_SECONDS + len(specs) / per_second
+        due = [began + number / per_second for number in range(len(specs))]
+        for number, spec in enumerate(specs):
+            while time.time() < due[number]:
+                self._pause(deadline, f"{len(specs)} queries must run, got {self._running()}")
+            peer.send({"do": "run", "query": number, "spec": spec.to_json(), "probe": number in probes})
+        while self._running() < len(specs):
+            self._pause(deadline, f"{len(specs)} queries must run, got {self._running()}")
+        times = self._answers.acknowledged_at
+        latencies = tuple(times[RUNNING, number] - due_at for number, due_at in enumerate(due))
+        return Deployment(len(specs), latencies, time.time() - began)
+
+    def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:  # noqa: ARG002 - none come or go
+        """Refuse it: no mixed workload has one."""
+        raise UnsupportedError("the script is written for queries that stay")
+
+    def offer(self, tuples_per_second: int | None) -> None:
+        """Do nothing: tuples come from the queue."""
+
+    def processor_seconds(self) -> float | None:
+        """Return what the process had taken when its last batch was done."""
+        batches = [line.value["batch"] for line in self._started().lines() if "batch" in line.value]
+        return float(batches[-1][2]) if batches else None
+
+    def settings(self) -> dict[str, Any]:
+        """Return how it runs, and what to know of its figures."""
+        return {
+            **self._settings,
+            "trigger": "a second after the batch before began, or when that is done",
+            "source": self.source,
+            "sinks": "rows of all queries as Arrow tables; the event times of the probe queries' are looked at",
+            "durable": "nothing: a crash loses all",
+        }
+
+    def _problem(self, number: int | None, reason: str) -> str:  # noqa: ARG002 - it fails as a whole
+        return reason
