@@ -154,7 +154,7 @@ class _Bench:
         if remember:
             self._failed[task.workload.name, task.system] = task.queries, one_line(reason, 300)
         self.braid_failed |= task.system == OURS
-        return f"FAILED: {one_line(reason)}"
+        return one_line(reason) if reason.startswith("not measured") else f"FAILED: {one_line(reason)}"
 
 
 def _outcome(row: Row) -> str:

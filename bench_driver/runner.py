@@ -23,11 +23,13 @@ QUICK_STEPS = 2
 # while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
 DEPLOYING_SHARE = 0.05
 MOST_WHILE_DEPLOYING = 100_000
-# a step in which a system takes nothing, because its batches last longer, is made so many times longer: twice at most,
-# and never longer than this
-LONGER_STEP = 3.0
-MOST_LONGER_STEPS = 2
-LONGEST_STEP_SECONDS = 90.0
+# a figure is taken only from a step that holds so many of the system's batches after its warm-up; a step that holds
+# fewer goes on for as long again until it does, and is never longer than this
+LEAST_BATCHES = 10
+LONGEST_STEP_SECONDS = 300.0
+# a system warms up until it takes no more than so many times what it took before, for so long at most
+STILL_RISING = 1.1
+WARMING_SECONDS = 300.0
 # windows that end during the latency step, but no more than so many times the usual seconds for them
 WINDOWS_IN_STEP = 2.5
 MOST_LONGER = 2.0
@@ -50,11 +52,12 @@ class RunSettings:
 
     A search begins no step after `search_seconds`: a system whose steps had to be made longer would take for ever.
 
-    With `adapts`, warming up goes on until the system has adapted to the rate, for `ADAPTING_SECONDS` at most; where
+    Warming up goes on until the system takes no more than in the step before, as compilers do their work by and by.
+    With `adapts`, it goes on until the system has adapted to the rate, for `ADAPTING_SECONDS` at most; where
     queries come and go all the time it never has.
 
-    Quick means steps of `QUICK_SECONDS` and a search of `QUICK_STEPS`, the second of which goes down further: enough to
-    see that it runs, not to compare.
+    Quick means steps of `QUICK_SECONDS`, however few batches they hold, and a search of `QUICK_STEPS`, the second of
+    which goes down further: enough to see that it runs, not to compare.
     """
 
     seconds: float = 30.0
@@ -144,7 +147,7 @@ class _Run:
         self._rig = steps.Rig(system, {name: queues[name] for name in sorted(streams_read)}, clock.now(), clock)
         # with twice the tuples a join has four times the rows: its windows would never end
         self._takes_what_it_can = not self._rig.pulls_from_queues and not any(query.is_join for query in queries)
-        self._step_seconds, self._lengthened = settings.step_seconds, 0
+        self._step_seconds = settings.step_seconds
         self._workload, self._queries, self._next_queries = workload, queries, next_queries or queries
         self._settings, self._tell = settings, tell
         self._measured = Measured(
@@ -188,15 +191,42 @@ class _Run:
             self._go_through_profile(rate)
 
     def _warm_up(self) -> None:
-        """Offer the rate that the search begins with for a step that does not count: compilers and caches are cold."""
-        if not self._rig.pulls_from_queues or self._settings.quick:
+        """Offer the rate that the search begins with in steps that do not count: compilers and caches are cold."""
+        if self._takes_what_it_can or self._settings.quick:
             return
+        rate = self._workload.start_rate
         deadline = self._rig.clock.now() + ADAPTING_SECONDS
+        adapts = self._settings.adapts and self._workload.churn(len(self._queries)) is None
+
+        def is_adapted() -> bool:
+            return not adapts or self._rig.system.has_adapted() or self._rig.clock.now() > deadline
+
+        self._until_warm(lambda: _judge(self._run([(self._step_seconds, rate)], "warm-up", rate), rate), is_adapted)
+
+    def _until_warm(
+        self, take_step: Callable[[], StepResult], is_adapted: Callable[[], bool] = lambda: True
+    ) -> StepResult:
+        """Take steps until the system takes no more than before, or all that is offered; return the last.
+
+        Raises:
+            SystemFailedError: it still takes more after `WARMING_SECONDS`.
+        """
+        most, deadline = 0.0, self._rig.clock.now() + WARMING_SECONDS
         while True:
-            self._run([(self._step_seconds, self._workload.start_rate)], "warm-up", self._workload.start_rate)
-            adapts = self._settings.adapts and self._workload.churn(len(self._queries)) is None
-            if not adapts or self._rig.system.has_adapted() or self._rig.clock.now() > deadline:
-                return
+            result = take_step()
+            taken = result.pulled_per_second
+            rises = not most or taken > STILL_RISING * most
+            keeps_up = self._rig.pulls_from_queues and taken >= NEARLY_ALL * result.rate
+            if is_adapted() and (keeps_up or not rises):
+                return result
+            if self._rig.clock.now() > deadline:
+                if taken > STILL_RISING * most > 0:
+                    raise SystemFailedError(
+                        f"not measured: after {WARMING_SECONDS:g} s of warm-up the rate still rose, from {most:,.0f} to"
+                        f" {taken:,.0f} tuples/s"
+                    )
+                return result
+            most = max(most, taken)
 
     def _search(self) -> float:
         """Note the sustainable throughput and return it."""
@@ -207,13 +237,12 @@ class _Run:
             result = search(self._workload.start_rate, self._probe, settings.plan, lambda: now() >= deadline)
             best, last = result.best, result.steps[-1]
         else:
-            run = steps.run_unlimited(
-                self._rig, settings.step_seconds, settings.warm_up_share, self._teller("search", 1, None)
-            )
-            last = steps.judge_own_generator(run, None)
-            best = last if last.sustained else None
+            last = self._take_what_it_can()
+            best = last if last.sustained and self._is_measured(last) else None
             self._note(steps=(*self._measured.steps, last))
         reported = best or last
+        if not self._is_measured(reported):
+            raise SystemFailedError(_too_few(reported))
         sustainable = reported.rate if best else reported.pulled_per_second
         if sustainable <= 0:
             raise SystemFailedError(f"{self._rig.system.name} took no tuples while it was measured; look at its log")
@@ -225,32 +254,56 @@ class _Run:
         )
         return float(sustainable)
 
+    def _take_what_it_can(self) -> StepResult:
+        """Let a system with a generator of its own take as much as it can, until that is no more than before."""
+        settings, teller = self._settings, self._teller("search", 1, None)
+        run: steps.StepRun | None = None
+
+        def take_step() -> StepResult:
+            nonlocal run
+            if run is None:
+                run = steps.run_unlimited(self._rig, settings.step_seconds, settings.warm_up_share, teller)
+            else:
+                run = steps.go_on(self._rig, run, teller)
+            run = self._with_batches(run, teller)
+            return steps.judge_own_generator(run, None)
+
+        return take_step() if settings.quick else self._until_warm(take_step)
+
     def _probe(self, rate: int) -> StepResult:
-        """Take a step; again, and longer from now on, when the system took nothing in it."""
-        while True:
-            number = len(self._measured.steps) + 1
-            steps.settle(self._rig, rate, self._step_seconds)
-            self._rig.system.missing(CATCHING_UP_SECONDS)  # of the step before, which may have been too much
-            self._rig.system.left_out()
-            profile = [(self._step_seconds, rate)]
-            teller = self._teller("search", number, rate)
-            run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
-            result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
-            if run.logs and self._may_settle(result):
-                result = steps.judge(steps.go_on(self._rig, run, teller), rate)
-            missing = self._rig.system.left_out()
-            if missing is None and result.sustained:
-                reading_seconds = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
-                missing = self._rig.system.missing(reading_seconds)
-            result = replace(result, sustained=result.sustained and missing is None, missing=missing)
-            self._note(steps=(*self._measured.steps, result))
-            longer_seconds = self._step_seconds * LONGER_STEP
-            is_longest = self._lengthened == MOST_LONGER_STEPS or longer_seconds > LONGEST_STEP_SECONDS
-            if result.pulled_per_second > 0 or self._settings.quick or is_longest:
-                return result
-            self._step_seconds = longer_seconds
-            self._lengthened += 1
-            self._note(settings={**self._measured.settings, "lengthened_to_seconds": self._step_seconds})
+        """Take a step that holds enough batches, as far as that can be."""
+        number = len(self._measured.steps) + 1
+        steps.settle(self._rig, rate, self._step_seconds)
+        self._rig.system.missing(CATCHING_UP_SECONDS)  # of the step before, which may have been too much
+        self._rig.system.left_out()
+        teller = self._teller("search", number, rate)
+        run = steps.run_step(self._rig, [(self._step_seconds, rate)], self._settings.warm_up_share, teller)
+        run = self._with_batches(run, teller)
+        result = _judge(run, rate)
+        if run.logs and self._may_settle(result):
+            result = steps.judge(steps.go_on(self._rig, run, teller), rate)
+        missing = self._rig.system.left_out()
+        if missing is None and not self._is_measured(result):
+            missing = _too_few(result)
+        if missing is None and result.sustained:
+            reading_seconds = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
+            missing = self._rig.system.missing(reading_seconds)
+        result = replace(result, sustained=result.sustained and missing is None, missing=missing)
+        self._note(steps=(*self._measured.steps, result))
+        return result
+
+    def _with_batches(self, run: steps.StepRun, tell: steps.Tell) -> steps.StepRun:
+        """Have a step go on until it holds enough batches after its warm-up, as far as that can be."""
+        while not self._settings.quick and steps.batches_in(run) < LEAST_BATCHES:
+            seconds = run.end - run.begin
+            if seconds >= LONGEST_STEP_SECONDS:
+                break
+            run = steps.lengthen(self._rig, run, min(seconds, LONGEST_STEP_SECONDS - seconds), tell)
+        return run
+
+    def _is_measured(self, result: StepResult) -> bool:
+        """Whether figures may be taken from a step."""
+        return self._settings.quick or result.batches >= LEAST_BATCHES
 
     def _may_settle(self, result: StepResult) -> bool:
         """Whether a queue that grew in a step may do so no more in the next.
@@ -267,15 +320,18 @@ class _Run:
         rate = max(1, int(sustainable * self._settings.latency_load))
         busy_before, began = self._rig.system.processor_seconds(), self._rig.clock.now()
         run = self._run([(self._latency_seconds, rate)], "latency", rate)
+        run = self._with_batches(run, self._teller("latency", 1, rate))
         if busy_before is not None:
             busy_seconds = (self._rig.system.processor_seconds() or busy_before) - busy_before
             self._note(processor_cores=busy_seconds / (self._rig.clock.now() - began))
-        result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
+        result = _judge(run, rate)
+        self._note(steps=(*self._measured.steps, result), series=series_of(run))
+        if not self._is_measured(result):
+            self._note(not_measured=f"latency {_too_few(result)}")
+            return
         self._note(
-            steps=(*self._measured.steps, result),
             event_time_latency=latency.latency_quantiles(steps.event_time_latencies(run)),
             processing_time_latency=latency.latency_quantiles(steps.processing_time_latencies(run)),
-            series=series_of(run),
         )
 
     def _go_through_profile(self, sustainable: float) -> None:
@@ -326,3 +382,15 @@ class _Run:
 
     def _note(self, **figures: Any) -> None:
         self._measured = replace(self._measured, **figures)
+
+
+def _judge(run: steps.StepRun, rate: int) -> StepResult:
+    return steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
+
+
+def _too_few(result: StepResult) -> str:
+    """Return why no figure is taken from a step."""
+    return (
+        f"not measured: a step of {result.seconds:.0f} s held {result.batches} batches after its warm-up, and a figure"
+        f" takes {LEAST_BATCHES}"
+    )

@@ -32,7 +32,8 @@ class Measured:
 
     `sustained` tells whether `sustainable` is the highest rate that was sustained. When none was, it is the rate at
     which the system took what was too much for it in the last step. `processor_cores` is how many cores its processes
-    kept busy while latency was looked at. `unsupported` is the system's reason why it
+    kept busy while latency was looked at. `not_measured` says in words which other figures are missing, and why.
+    `unsupported` is the system's reason why it
     cannot run such queries at all; then there is no row.
     """
 
@@ -52,6 +53,7 @@ class Measured:
     query_throughput: float | None = None
     processor_cores: float | None = None
     error: str | None = None
+    not_measured: str | None = None
     unsupported: str | None = None
     series: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
     steps: tuple[StepResult, ...] = ()
@@ -87,6 +89,7 @@ class Measured:
             "query_throughput_per_second": self.query_throughput,
             "processor_cores": self.processor_cores,
             "error": self.error,
+            "not_measured": self.not_measured,
             "series": {**empty_series, **{name: [list(point) for point in line] for name, line in self.series.items()}},
             "steps": [
                 {
@@ -95,6 +98,8 @@ class Measured:
                     "growth": step.growth,
                     "pulled_per_second": step.pulled_per_second,
                     "missing": step.missing,
+                    "batches": step.batches,
+                    "seconds": step.seconds,
                 }
                 for step in self.steps
             ],

@@ -18,7 +18,8 @@ class StepResult:
 
     `growth` is that of the fastest growing queue, `pulled_per_second` what the slowest consumer pulled, `consumers`
     what each consumer of the slowest stream pulled. `missing` are rows, in words, that did not reach their readers, or
-    that were left out.
+    that were left out. `batches` are those that the slowest consumer did after the warm-up, in a step of so many
+    `seconds`.
     """
 
     rate: float
@@ -27,6 +28,8 @@ class StepResult:
     pulled_per_second: float
     consumers: tuple[float, ...] = ()
     missing: str | None = None
+    batches: int = 0
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if self.rate < 0 or self.pulled_per_second < 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 from bench_driver.measure import latency, throughput
@@ -132,14 +133,22 @@ def run_step(rig: Rig, profile: Profile, warm_up_share: float, tell: Tell) -> St
                 rig.system.offer(rate)
             at += seconds
             wait_until(rig.clock, at, begin, end, tell)
-    return _observe(rig, begin, end, warm_up_share, tuple(profile))
+    return _observe(rig, begin, begin + warm_up_share * (end - begin), end, tuple(profile))
+
+
+def lengthen(rig: Rig, run: StepRun, seconds: float, tell: Tell) -> StepRun:
+    """Go on with the last rate of a step, and return what was seen of the whole longer step."""
+    end = run.end + seconds
+    wait_until(rig.clock, end, run.begin, end, tell)
+    last_seconds, rate = run.profile[-1]
+    return _observe(rig, run.begin, run.warm, end, (*run.profile[:-1], (last_seconds + seconds, rate)))
 
 
 def go_on(rig: Rig, run: StepRun, tell: Tell) -> StepRun:
     """Go on with the last rate of a step for as long again, and return what was seen of that."""
     end = run.end + (run.end - run.begin)
     wait_until(rig.clock, end, run.end, end, tell)
-    return _observe(rig, run.end, end, 0.0, run.profile[-1:])
+    return _observe(rig, run.end, run.end, end, run.profile[-1:])
 
 
 def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) -> StepRun:
@@ -147,7 +156,7 @@ def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) ->
     rig.system.offer(None)
     begin = rig.clock.now()
     wait_until(rig.clock, begin + seconds, begin, begin + seconds, tell)
-    return _observe(rig, begin, begin + seconds, warm_up_share, ((seconds, None),))
+    return _observe(rig, begin, begin + warm_up_share * seconds, begin + seconds, ((seconds, None),))
 
 
 def settle(rig: Rig, rate: int, most_seconds: float) -> None:
@@ -214,6 +223,8 @@ def judge(run: StepRun, rate: int) -> StepResult:
         growth=max((verdict.tuples_per_second for verdict in verdicts), default=0.0),
         pulled_per_second=min(slowest, default=0.0),
         consumers=tuple(slowest),
+        batches=batches_in(run),
+        seconds=run.end - run.begin,
     )
 
 
@@ -222,7 +233,23 @@ def judge_own_generator(run: StepRun, rate: int | None) -> StepResult:
     points = [throughput.QueuePoint(at, count, count) for at, count in run.taken if run.warm <= at <= run.end]
     taken_rate = throughput.pulled_rate(points) or 0.0
     is_sustained = taken_rate > 0 if rate is None else taken_rate >= (1 - throughput.TOOTH_NOISE) * rate
-    return StepResult(taken_rate if rate is None else rate, is_sustained, 0.0, taken_rate, (taken_rate,))
+    return StepResult(
+        rate=taken_rate if rate is None else rate,
+        sustained=is_sustained,
+        growth=0.0,
+        pulled_per_second=taken_rate,
+        consumers=(taken_rate,),
+        batches=batches_in(run),
+        seconds=run.end - run.begin,
+    )
+
+
+def batches_in(run: StepRun) -> int:
+    """Return how many batches the system did in a step after its warm-up."""
+    if run.logs:
+        return min(throughput.batches(log.samples, run.warm, run.end, log.consumers) for log in run.logs.values())
+    counts = [count for at, count in run.taken if run.warm <= at <= run.end]
+    return sum(later > earlier for earlier, later in pairwise(counts))
 
 
 def event_time_latencies(run: StepRun, warm: bool = True) -> list[latency.Latency]:
@@ -239,11 +266,8 @@ def processing_time_latencies(run: StepRun) -> list[latency.Latency]:
     return latency.processing_time_latencies(run.outputs, run.warm, run.end, run.begin, ingestions)
 
 
-def _observe(
-    rig: Rig, begin: float, end: float, warm_up_share: float, profile: tuple[tuple[float, int | None], ...]
-) -> StepRun:
+def _observe(rig: Rig, begin: float, warm: float, end: float, profile: tuple[tuple[float, int | None], ...]) -> StepRun:
     outputs = rig.system.outputs()
-    warm = begin + warm_up_share * (end - begin)
     if rig.pulls_from_queues:
         return StepRun(begin, warm, end, profile, outputs, logs=_logs(rig))
     return StepRun(begin, warm, end, profile, outputs, taken=rig.system.taken())

@@ -203,6 +203,16 @@ def consumer_rates(samples: Sequence[Sample], begin: float, end: float, consumer
     return [pulled_rate(queue_points(samples, begin, end, [name])) or 0.0 for name in sorted(consumers)]
 
 
+def batches(samples: Sequence[Sample], begin: float, end: float, consumers: Iterable[str]) -> int:
+    """Return how many batches the consumer with the fewest did within ``[begin, end]``.
+
+    A batch lasts from just before a burst of pulls to just before the next. Of a system that pulls all the time, no
+    more are seen than there are samples.
+    """
+    bursts = [len(teeth(queue_points(samples, begin, end, [name]))) for name in consumers]
+    return max(0, min(bursts, default=0) - 1)
+
+
 def overall_throughput(rates: Sequence[float], queries: int) -> float:
     """Return the sum over all active queries (4.4.3) from the rates of the consumers.
 

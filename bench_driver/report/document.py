@@ -47,7 +47,7 @@ _ROW: dict[str, tuple[type, ...]] = {
     "steps": (list,),
 }
 # what rows of older reports lack
-_LATER: dict[str, tuple[type, ...]] = {"processor_cores": _MAYBE_NUMBER}
+_LATER: dict[str, tuple[type, ...]] = {"processor_cores": _MAYBE_NUMBER, "not_measured": (str, type(None))}
 _QUANTILES = ("p50", "p95", "p99", "max")
 _TOP: dict[str, tuple[type, ...]] = {
     "taken_at": (str,),

@@ -92,6 +92,7 @@ class Summary:
         if self.rows and not self.sustained:
             missing = [step["missing"] for row in self.rows for step in row["steps"] if step.get("missing")]
             notes.append(f"not sustained ({missing[0]})" if missing else "not sustained")
+        notes += [row["not_measured"] for row in self.rows if row.get("not_measured")][:1]
         notes += ["own generator"] if self.own_generator else []
         return "; ".join(notes)
 

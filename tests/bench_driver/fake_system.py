@@ -107,7 +107,8 @@ class FakeQueue:
 class FakeSystem:
     """Pulls from a queue and takes `1 / tuples_per_second` for each tuple, one after the other.
 
-    It pulls small chunks, or all there is when it works in `batches`. It lives on `clock`, that of its queues.
+    It pulls small chunks, or all there is when it works in `batches`, each of which takes `batch_seconds` or longer. It
+    lives on `clock`, that of its queues.
     `pulling` is False for one that takes nothing; `fails_in` names the method that fails, `refuses` the reason not to
     run the queries, `unread` rows that nobody gets, `left_out` why there are none.
     """
@@ -122,6 +123,7 @@ class FakeSystem:
         fails_in: str | None = None,
         refuses: str | None = None,
         batches: bool = False,
+        batch_seconds: float = 0.0,
         unread: str | None = None,
         left_out: str | None = None,
     ) -> None:
@@ -130,6 +132,7 @@ class FakeSystem:
         self._left_out = left_out
         self.tuples_per_second = tuples_per_second
         self.batches = batches
+        self.batch_seconds = batch_seconds
         self.calls: list[str] = []
         self.adapts_in = 0
         self.churned: tuple[Sequence[QuerySpec], Churn] | None = None
@@ -243,7 +246,7 @@ class _Puller:
         newest_us = self._queue.schedule.time_of(end - 1)
         assert newest_us is not None
         newest = newest_us / 1e6
-        self._free = max(self._free, newest) + (end - self._at) / rate
+        self._free = max(self._free, newest) + max((end - self._at) / rate, self._system.batch_seconds)
         self._at = end
         clock.call_at(self._free, lambda: self._put_out(newest))
 
@@ -254,12 +257,16 @@ class _Puller:
 
 
 class FakeOwnGenerator(FakeSystem):
-    """Makes its tuples up itself, and takes as many as it can or as it is offered; none where `pulling` is False."""
+    """Makes its tuples up itself, and takes as many as it can or as it is offered; none where `pulling` is False.
+
+    What it can rises evenly `rises_for` seconds long.
+    """
 
     source = OWN_GENERATOR
 
-    def __init__(self, tuples_per_second: int, pulling: bool = True) -> None:
+    def __init__(self, tuples_per_second: int, pulling: bool = True, rises_for: float = 0.0) -> None:
         super().__init__(tuples_per_second, pulling=False)
+        self._rises_for = rises_for
         self.offers: list[tuple[float, int | None]] = []
         self._takes = pulling
 
@@ -276,7 +283,7 @@ class FakeOwnGenerator(FakeSystem):
         for tick in range(int((end - begin) * 10)):
             at = begin + tick / 10
             limit = [rate for since, rate in self.offers if since <= at][-1:]
-            capacity = self.tuples_per_second
+            capacity = self.tuples_per_second * (min(1.0, tick / 10 / self._rises_for) if self._rises_for else 1.0)
             count += min(capacity, limit[0] if limit and limit[0] is not None else capacity) / 10
             points.append((at, int(count)))
         return points

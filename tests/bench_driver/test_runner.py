@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +21,12 @@ from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueu
 SERVICE = 200_000
 QUERY = QuerySpec(("a",), WindowSpec(200, 200), keys=(ColumnRef("a", "key"),), measure=ColumnRef("a", "field0"))
 WORKLOAD = Workload("fake", "", "", (StreamSpec("a", "astream"),), "aggregation", {}, (1,), 400_000)
-SHORT = RunSettings(seconds=0.5, most_steps=1, ready_seconds=20.0)
+SHORT = RunSettings(seconds=2.0, most_steps=1, ready_seconds=20.0)
 KEYS = {
     *("system", "workload", "queries", "sustainable_tuples_per_second", "overall_tuples_per_second"),
     *("event_time_latency_seconds", "processing_time_latency_seconds", "deployment_latency_seconds", "sustained"),
     *("seed", "settings", "source", "slowest_tuples_per_second", "query_throughput_per_second", "error", "series"),
-    *("processor_cores", "steps"),
+    *("processor_cores", "steps", "not_measured"),
 }
 
 
@@ -130,7 +131,7 @@ def test_windows_that_do_not_end_within_the_step_give_null(queues: dict[str, Fak
     assert row["processing_time_latency_seconds"] is None
     assert row["series"]["latency"] == []
     assert row["sustainable_tuples_per_second"] is not None
-    assert row["series"]["rate"][-1][0] == 1.0, "twice as long as usual, not as long as the window"
+    assert row["series"]["rate"][-1][0] == 4.0, "twice as long as usual, not as long as the window"
 
 
 @pytest.mark.parametrize("method", ["start", "deploy", "outputs", "begin_churn", "end_churn", "stop"])
@@ -163,23 +164,90 @@ def test_a_step_that_leaves_rows_out_is_not_sustained(queues: dict[str, FakeQueu
     assert (row["steps"][0]["sustained"], row["steps"][0]["missing"]) == (False, "A window is left out.")
 
 
-def test_a_step_that_its_batches_outlast_is_made_longer(
+def test_a_step_goes_on_until_it_holds_ten_batches_after_its_warm_up(queues: dict[str, FakeQueue]) -> None:
+    system = FakeSystem(SERVICE, batches=True, batch_seconds=2.0)
+    row = run(system, queues, replace(SHORT, seconds=4.0), workload=replace(WORKLOAD, start_rate=50_000)).row()
+    search, latency = row["steps"]
+    for step in (search, latency):
+        assert step["batches"] >= 10
+        assert step["seconds"] == 32.0, "4, 8, 16 and 32 seconds: after the warm-up of 1 s these hold 1, 3, 7 and 15"
+    assert (row["sustained"], row["sustainable_tuples_per_second"]) == (True, 50_000)
+    assert row["event_time_latency_seconds"] is not None
+    assert row["not_measured"] is None
+
+
+def test_without_ten_batches_in_the_longest_step_there_is_no_figure(queues: dict[str, FakeQueue]) -> None:
+    system = FakeSystem(SERVICE, batches=True, batch_seconds=60.0)
+    settings = replace(SHORT, seconds=30.0, ready_seconds=100.0)
+    row = run(system, queues, settings, workload=replace(WORKLOAD, start_rate=5_000)).row()
+    assert re.fullmatch(
+        "not measured: a step of 300 s held [34] batches after its warm-up, and a figure takes 10", row["error"]
+    )
+    assert row["sustainable_tuples_per_second"] is None
+    assert row["overall_tuples_per_second"] is None
+    assert row["event_time_latency_seconds"] is None
+    assert not row["sustained"]
+
+
+def test_latency_without_ten_batches_is_not_measured(
     queues: dict[str, FakeQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge, lengths = steps.judge, []
+    system = FakeSystem(SERVICE, batches=True)
+    look_at_latency = runner._Run._look_at_latency
 
-    def judged(step: steps.StepRun, rate: int) -> StepResult:
-        lengths.append(round(step.end - step.begin, 1))
-        result = judge(step, rate)
-        return result if len(lengths) > 2 else replace(result, pulled_per_second=0.0, sustained=False)
+    def slow_down(this: Any, sustainable: float) -> None:
+        system.batch_seconds = 60.0
+        look_at_latency(this, sustainable)
 
-    monkeypatch.setattr(steps, "judge", judged)
-    settings = replace(SHORT, seconds=0.1)
-    row = run(FakeSystem(SERVICE), queues, settings, workload=replace(WORKLOAD, start_rate=50_000)).row()
-    assert lengths[:3] == [0.1, 0.3, 0.9], "the same rate, three times as long"
-    assert [step["rate"] for step in row["steps"][:3]] == [50_000] * 3
-    assert row["settings"]["lengthened_to_seconds"] == pytest.approx(0.9)
-    assert row["sustainable_tuples_per_second"] > 0
+    monkeypatch.setattr(runner._Run, "_look_at_latency", slow_down)
+    row = run(system, queues, workload=replace(WORKLOAD, start_rate=5_000)).row()
+    assert row["sustainable_tuples_per_second"] == 5_000
+    assert row["event_time_latency_seconds"] is None
+    assert re.fullmatch("latency not measured: a step of 300 s held [34] batches .*", row["not_measured"])
+
+
+def test_a_quick_step_counts_however_few_batches_it_holds(queues: dict[str, FakeQueue]) -> None:
+    system = FakeSystem(SERVICE, batches=True, batch_seconds=0.5)
+    row = run(system, queues, replace(SHORT, quick=True), workload=replace(WORKLOAD, start_rate=50_000)).row()
+    assert row["steps"][0]["batches"] < 10
+    assert row["steps"][0]["seconds"] == SHORT.seconds
+    assert (row["error"], row["not_measured"]) == (None, None)
+
+
+def test_nothing_counts_before_a_systems_rate_no_longer_rises(queues: dict[str, FakeQueue]) -> None:
+    """It takes twice as much every 5 s, four times in all, as code is compiled; a step is longer than that."""
+    progresses: list[Progress] = []
+    system = FakeSystem(SERVICE // 16)
+    clock = queues["a"].clock
+    for number in range(1, 5):
+        clock.call_at(
+            clock.now() + 5 * number, lambda: setattr(system, "tuples_per_second", 2 * system.tuples_per_second)
+        )
+    row = run(system, queues, replace(SHORT, seconds=6.0), tell=progresses.append).row()
+    warm_ups = [progress for progress in progresses if progress.phase == "warm-up" and progress.share == 1.0]
+    assert len(warm_ups) > 4
+    assert row["steps"][0]["pulled_per_second"] == pytest.approx(SERVICE, rel=0.05)
+
+
+def test_a_rate_that_never_stops_rising_is_no_figure(queues: dict[str, FakeQueue]) -> None:
+    system = FakeSystem(100)
+    clock = queues["a"].clock
+
+    def rise() -> None:
+        system.tuples_per_second = round(1.5 * system.tuples_per_second)
+        clock.call_at(clock.now() + 20.0, rise)
+
+    rise()
+    row = run(system, queues, replace(SHORT, seconds=20.0)).row()
+    assert re.match("not measured: after 300 s of warm-up the rate still rose, from ", row["error"])
+    assert row["sustainable_tuples_per_second"] is None
+
+
+def test_a_generator_of_its_own_counts_once_its_rate_no_longer_rises(queues: dict[str, FakeQueue]) -> None:
+    system = FakeOwnGenerator(80_000, rises_for=10.0)
+    row = run(system, queues).row()
+    assert row["sustainable_tuples_per_second"] == pytest.approx(80_000, rel=0.1)
+    assert row["steps"][0]["batches"] >= 10
 
 
 def test_a_step_that_took_nearly_all_is_looked_at_once_more(
@@ -190,11 +258,11 @@ def test_a_step_that_took_nearly_all_is_looked_at_once_more(
     def judged(step: steps.StepRun, rate: int) -> StepResult:
         runs.append(step)
         result = judge(step, rate)
-        return result if len(runs) > 1 else replace(result, pulled_per_second=0.96 * rate, sustained=False)
+        return result if len(runs) != 2 else replace(result, pulled_per_second=0.96 * rate, sustained=False)
 
     monkeypatch.setattr(steps, "judge", judged)
     row = run(FakeSystem(SERVICE), queues, workload=replace(WORKLOAD, start_rate=50_000)).row()
-    first, second = runs[:2]
+    _, first, second = runs[:3]  # after the warm-up
     assert second.begin == first.end
     assert second.end - second.begin == pytest.approx(first.end - first.begin)
     assert second.warm == second.begin, "all of it counts"
@@ -213,8 +281,8 @@ def test_a_queue_that_goes_on_growing_is_not_sustained(
     monkeypatch.setattr(steps, "judge", judged)
     monkeypatch.setattr(runner, "NEARLY_ALL", 0.5)
     row = run(FakeSystem(SERVICE), queues, workload=replace(WORKLOAD, start_rate=300_000)).row()
-    assert [(result.rate, result.sustained) for result in results[:2]] == [(300_000, False)] * 2
-    assert len(results) == 3, "and that of the latency step"
+    assert [(result.rate, result.sustained) for result in results[1:3]] == [(300_000, False)] * 2
+    assert len(results) == 4, "and those of the warm-up and of the latency step"
     assert not row["sustained"]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from bench_driver.measure import throughput
 from bench_driver.measure.throughput import (
     Line,
     QueuePoint,
@@ -202,3 +203,15 @@ def test_overall_throughput_is_the_sum_over_queries() -> None:
     assert overall_throughput([100.0, 50.0], 2) == 150
     assert overall_throughput([100.0, 50.0], 4) == 300
     assert overall_throughput([], 4) == 0
+
+
+@pytest.mark.parametrize(("begin", "expected"), [(0.0, 9), (5.0, 4), (9.2, 0)])
+def test_a_batch_lasts_from_a_burst_of_pulls_to_the_next(begin: float, expected: int) -> None:
+    """One consumer pulls once a second, half a second after it began; the other ten times as often."""
+    samples = [
+        Looked(tick * LOOK, 1000 * tick, {"slow": 10_000 * int(tick * LOOK + 0.55), "quick": 1000 * tick})
+        for tick in range(101)
+    ]
+    assert throughput.batches(samples, begin, 10.0, ["slow", "quick"]) == expected
+    assert throughput.batches(samples, begin, 10.0, ["quick"]) > expected
+    assert throughput.batches(samples, begin, 10.0, []) == 0

@@ -53,6 +53,16 @@ def test_it_is_told_why_a_rate_is_not_sustained() -> None:
     assert summary.note == "not sustained (A window is left out.)"
 
 
+def test_it_is_told_what_was_not_measured() -> None:
+    row = made_up_row("braid", "w", 1, event_time_latency_seconds=None, not_measured="latency not measured: too short")
+    (summary,) = summarize([row])
+    assert summary.note == "latency not measured: too short"
+    error = "not measured: a step of 300 s held 4 batches after its warm-up, and a figure takes 10"
+    without = made_up_row("braid", "w", 1, sustainable_tuples_per_second=None, error=error)
+    (summary,) = summarize([without])
+    assert (summary.throughput, summary.note) == (None, error)
+
+
 def test_ratios_are_braids_over_the_peers() -> None:
     rows = [
         made_up_row("braid", "w", 20, sustainable_tuples_per_second=300.0),
