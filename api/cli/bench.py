@@ -104,6 +104,7 @@ class _Run(Command):
         "braid bench --list",
         "braid bench rovio-aggregation --quick",
         "braid bench astream-sc1 --queries 1,20,100,1000 --peers spark,flink",
+        "braid bench mixed-bids:sessions=0.1 --queries 100 --peers duckdb",
         "braid bench every-second --rate 1000000",
         "braid bench shared-data --rate 1000000 --beside query_groups=off",
         "braid bench ajoin-sc1:ways=[2] ajoin-sc1:ways=[3] --queries 1,100 --read all",
@@ -126,7 +127,9 @@ def bench() -> None:
 @click.argument("workloads", metavar="WORKLOAD…", nargs=-1)
 @click.option("--list", "listing", is_flag=True, help="List the workloads and the peers.")
 @click.option("--queries", type=CountsType(), help="Numbers of queries, such as 1,20,100; else the workload's own.")
-@click.option("--peers", type=NamesType(), default=(), help="Systems beside Braid: spark, flink, or one of theirs.")
+@click.option(
+    "--peers", type=NamesType(), default=(), help="Systems beside Braid: spark, flink, duckdb, or one of theirs."
+)
 @click.option(
     "--beside",
     "variants",
