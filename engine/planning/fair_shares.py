@@ -9,7 +9,8 @@ def fair_shares(waiting: Mapping[str, int], costs: Mapping[str, float], budget: 
     """Return how many of the tuples that wait a batch takes of each stream.
 
     ``costs`` says what a tuple of each stream costs, in the unit of ``budget``. A stream that wants less than an even
-    share gets what it wants, and what it leaves is shared by the others. Every stream gets a tuple, if it has one.
+    share gets what it wants, and what it leaves is shared by the others. Every stream gets a tuple, if it has one; where
+    that costs more than its share, the batch does, and not the others' shares.
 
     >>> fair_shares({"small": 500, "large": 10**10, "wide": 10**6}, {"small": 1, "large": 1, "wide": 10}, 100_500)
     {'small': 500, 'large': 50000, 'wide': 5000}
@@ -20,5 +21,5 @@ def fair_shares(waiting: Mapping[str, int], costs: Mapping[str, float], budget: 
     for place, stream in enumerate(by_want):
         even = left / (len(by_want) - place)
         shares[stream] = min(waiting[stream], max(1, int(even / costs[stream])))
-        left = max(0.0, left - shares[stream] * costs[stream])
+        left -= min(even, shares[stream] * costs[stream])
     return shares

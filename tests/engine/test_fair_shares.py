@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.planning.fair_shares import fair_shares
@@ -11,6 +11,7 @@ STREAMS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(0, 10
 
 
 @given(STREAMS, st.floats(1.0, 1e9))
+@example({"a": (1, 4.0), "b": (4, 1.0)}, 5.0)
 def test_nobody_gets_less_than_an_even_share_for_the_sake_of_one_who_gets_more(
     streams: dict[str, tuple[int, float]], budget: float
 ) -> None:

@@ -23,10 +23,10 @@ from operators.predicates.analysis import Predicate, analyse
 from operators.queries import Aggregation, Query, Selection
 from operators.query_parts import AGGREGATION, COUNT_ALL, OP, PTIME, SELECTION, VER, Measure, Output
 from operators.selection.source import Selected
-from operators.state.bucket import Bucket
 from operators.state.bucket_store import put_bucket
 from operators.state.held_buckets import HeldBuckets
 from operators.state.lane_state import Payload
+from operators.state.query_runs import Partials
 from operators.stream_operators import StreamOperators
 from operators.windowing.fired_block import FiredBlock
 from operators.windowing.window_rows import SLOT
@@ -233,7 +233,7 @@ class Pipeline:
         middle = 0 if self.rng is None else self.rng.randint(0, tuples.num_rows)
         return pa.Table.from_batches([tuples.slice(0, middle), tuples.slice(middle)])
 
-    def _send(self, payloads: list[list[Payload]], buckets: Iterable[tuple[int, Bucket]]) -> None:
+    def _send(self, payloads: list[list[Payload]], buckets: Iterable[tuple[int, Partials]]) -> None:
         for group, bucket in buckets:
             payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
 
