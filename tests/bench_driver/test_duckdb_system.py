@@ -1,6 +1,6 @@
 """DuckDB over micro-batches as a system under test: a real process that pulls from a real queue.
 
-That its rows are DuckDB's is in `tests/operators/test_mixed_queries.py`.
+That its rows are DuckDB's is in `tests/operators/test_mixed_rows.py`.
 """
 
 from __future__ import annotations

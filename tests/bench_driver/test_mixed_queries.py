@@ -1,6 +1,6 @@
 """Mixed queries differ in all that they can differ in, and shares of other kinds come as they are asked for.
 
-That Braid runs them, and gives DuckDB's rows, is in `tests/operators/test_mixed_queries.py`.
+That Braid runs them, and gives DuckDB's rows, is in `tests/operators/test_mixed_rows.py`.
 """
 
 from __future__ import annotations
