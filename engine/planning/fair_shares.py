@@ -9,8 +9,8 @@ def fair_shares(waiting: Mapping[str, int], costs: Mapping[str, float], budget: 
     """Return how many of the tuples that wait a batch takes of each stream.
 
     ``costs`` says what a tuple of each stream costs, in the unit of ``budget``. A stream that wants less than an even
-    share gets what it wants, and what it leaves is shared by the others. Every stream gets a tuple, if it has one; where
-    that costs more than its share, the batch does, and not the others' shares.
+    share gets what it wants, and what it leaves is shared by the others. Every stream gets a tuple, if it has one: one
+    that costs more than its share makes the batch dearer, and not the shares of others smaller.
 
     >>> fair_shares({"small": 500, "large": 10**10, "wide": 10**6}, {"small": 1, "large": 1, "wide": 10}, 100_500)
     {'small': 500, 'large': 50000, 'wide': 5000}

@@ -25,7 +25,7 @@ from tests.kit.mixed_rows import Row, counted, rows_of_duckdb
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 from tests.operators.mixed_job import seconds_of, tuples_of
-from tests.operators.test_mixed_queries import OPTIONS, rows_of
+from tests.operators.test_mixed_rows import OPTIONS, rows_of
 
 pytestmark = [pytest.mark.service, pytest.mark.long]
 
