@@ -80,7 +80,7 @@ class StreamOperators:
         """How many bytes one tuple takes besides its columns; those of a chunk are in memory together."""
         keys = (key for side in self._sides for key in side.keys)
         measures = (measure for side in self._sides for measure in side.measures)
-        residuals = (d.residual for d in self._index.dimensions.values() if d.residual is not None)
+        residuals = (residual for p in self._index.predicates.values() for residual in p.residuals.values())
         return bytes_a_tuple(keys, measures, residuals)
 
     @property

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Sequence
 from operators.expressions import Call, Expression
 from operators.functions.text_size import constant_bytes
 from operators.predicates.analysis import analyse
+from operators.predicates.conditions import compared_values
 from operators.queries import Aggregation
 from operators.query_parts import Measure
 from operators.state.components import components_of
 
 _NUMBER_BYTES = 8
-_CONDITION_BYTES = 8  # its truth, and the cell that this is
+_CONDITION_BYTES = 8  # its truth, and the cell that this is, or bitmaps of its parts
 COUNT_DISTINCT = "count_distinct"
 
 
@@ -33,7 +34,8 @@ def bytes_a_tuple(keys: Iterable[Expression], measures: Iterable[Measure], resid
     values = sum(_NUMBER_BYTES for value in keys | arguments if isinstance(value, Call))
     texts = sum(map(constant_bytes, keys | arguments | residuals))
     numbers = sum(component.dtype.itemsize for component in components)
-    return values + texts + numbers + _NUMBER_BYTES * len(keys) + _CONDITION_BYTES * len(residuals)
+    compared = {value for residual in residuals for value in compared_values(residual)}
+    return values + texts + numbers + _NUMBER_BYTES * (len(keys) + len(compared)) + _CONDITION_BYTES * len(residuals)
 
 
 def aggregation_bytes(query: Aggregation) -> int:

@@ -8,7 +8,8 @@ column repeat, what reads that column alone is evaluated once for each of its va
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import cached_property, reduce
 from typing import Any
 
@@ -210,6 +211,18 @@ class Conditions:
     def _packed(self, holds: Numbers) -> Words:
         bits = np.packbits(holds, bitorder="little")
         return np.frombuffer(bits.tobytes() + bytes(-len(bits) % 8), dtype=np.uint64)
+
+
+def compared_values(condition: Expression) -> Iterator[Expression]:
+    """Yield what the atoms of a condition compare with constants, where that is more than a column."""
+    if isinstance(condition, Call) and condition.function in ("and", "or", "not"):
+        for argument in condition.arguments:
+            yield from compared_values(argument)
+        return
+    with contextlib.suppress(NotIndexable):
+        value = _compared_value(condition)
+        if isinstance(value, Call):
+            yield value
 
 
 def _compared_value(atom: Expression) -> Expression:

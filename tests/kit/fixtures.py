@@ -134,3 +134,12 @@ def end_what_the_test_started() -> Iterator[None]:
     yield
     while _started_by_test:
         _started_by_test.pop().end_everything()
+
+
+@pytest.fixture(scope="module", params=["in cells", "some alone"])
+def some_alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a module's tests with all aggregations in cells, and with those in even slots each alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "some alone":
+            patch.setattr("tests.operators.pipeline.is_alone", lambda slot: slot % 2 == 0)
+        yield
