@@ -17,9 +17,9 @@ from api.queries import created, fields_of, once_running
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
-from session.commands import StartedCommand
 from session.query_requests import Replacement
 from session.requests import Outcome
+from session.writer import Started
 
 router = APIRouter(tags=["queries"])
 
@@ -84,11 +84,11 @@ async def resume_query(id: str, request: Request, service: ServiceDep, caller: C
 
 
 async def _pause_or_resume(
-    service: Service, caller: TenantSession, request: Request, query_id: str, begin: Callable[..., StartedCommand]
+    service: Service, caller: TenantSession, request: Request, query_id: str, begin: Callable[..., Started]
 ) -> Response:
     if idempotency_key(request) is None:
         service.check_running()
-        is_over = not service.session.is_in_memory(query_id)
+        is_over = not service.session.lookup.is_in_memory(query_id)
         return response_of(outcome(202, (await settled(begin, reads_files=is_over))[0]))
     return await answer_once(service, caller, request, b"", lambda: outcome(202, begin().wait()[0]))
 

@@ -24,8 +24,8 @@ class Lag:
 
     def read(self) -> dict[str, int]:
         """Return the lag of each stream by name; a stream whose source does not answer is left out."""
-        definitions = self._session.definitions()
-        offsets = {stream["id"]: stream["offsets"] for stream in self._session.streams()}
+        definitions = self._session.streams.definitions()
+        offsets = {stream["id"]: stream["offsets"] for stream in self._session.streams.describe_all()}
         now_us = time.time_ns() // 1000
         lags = {}
         for definition in definitions:

@@ -26,8 +26,8 @@ from operators.state.bucket_store import BUCKETS
 from router.page import Page
 from session.active import SlotChange
 from session.deliveries import STATES
+from session.query_lookup import DeployedQuery
 from session.query_record import QueryRecord
-from session.reads import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.core.storage import Storage
@@ -97,7 +97,7 @@ class Metrics:
         """Take note of the slots that changed hands with a batch; the session has just applied it."""
         if not self._knows_slots:  # the first batch since the start: it may have told of changes before, too
             self._knows_slots = True
-            slots = self._session.slots()
+            slots = self._session.lookup.slots()
         else:
             slots = changes
         with self._lock:
@@ -143,7 +143,7 @@ class Metrics:
             self._deliveries.follow(progress)
             queries, delivered = self._queries.moment(), self._deliveries.text(states)
             are_all_labelled = len(queries.ids) == len(self._holders)
-        shares = self._session.cost_shares(queries.ids)
+        shares = self._session.plans.cost_shares(queries.ids)
         if shares and not are_all_labelled:
             shares[OTHER] = max(0.0, 1.0 - sum(shares.values()))
         count_by_state = Counter(states.values())
@@ -157,12 +157,12 @@ class Metrics:
         """Yield what is read when it is scraped."""
         session = self._session
         states = GaugeMetricFamily("braid_queries", "Queries by state.", labels=["state"])
-        for state, count in session.count_by_state().items():
+        for state, count in session.lookup.count_by_state().items():
             states.add_metric([state], count)
         yield states
-        created, unfinished = session.queries_created, session.queries_unfinished
+        created, unfinished = session.lookup.created, session.lookup.unfinished
         yield CounterMetricFamily("braid_queries_created", "Queries accepted.", created)
-        yield CounterMetricFamily("braid_queries_deleted", "Queries deleted.", session.queries_deleted)
+        yield CounterMetricFamily("braid_queries_deleted", "Queries deleted.", session.lookup.deleted)
         yield CounterMetricFamily(
             "braid_queries_retired", "Queries that are over, failed or not.", created - unfinished
         )
@@ -188,7 +188,7 @@ class Metrics:
             "Files of results and dead letters.",
             sizes["results"],
         )
-        streams = session.streams()
+        streams = session.streams.describe_all()
         yield from stream_families(streams, self._lag())
         with self._lock:
             yield from self._sharing.families({stream["id"]: stream["name"] for stream in streams})

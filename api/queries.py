@@ -18,9 +18,9 @@ from api.planning import QUICK_BYTES
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
+from session.query_lookup import MOST_LISTED
 from session.query_record import STATES
 from session.query_requests import QueryRequest
-from session.reads import MOST_LISTED
 from session.requests import Outcome
 from sources.core.errors import BraidError, Gone, MalformedRequest, TooLarge
 
@@ -50,7 +50,7 @@ async def create_queries(request: Request, service: ServiceDep, caller: CallerDe
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
     body = await read_body(request, service.settings.max_body_bytes)
     # planned on the event loop where that is quick: handing it to a thread takes longer
-    if idempotency_key(request) is None and len(body) <= QUICK_BYTES and not service.session.names_table(body):
+    if idempotency_key(request) is None and len(body) <= QUICK_BYTES and not service.session.tables.is_named_in(body):
         service.check_running()
         requests, is_list = requests_in(service, body)
         queries = await settled(lambda wake: caller.begin_create(requests, wake))
@@ -100,7 +100,7 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
     pending = list(ids)
 
     def all_run() -> bool:
-        while pending and not service.session.is_pending(pending[-1]):
+        while pending and not service.session.lookup.is_pending(pending[-1]):
             pending.pop()
         return not pending
 
@@ -168,7 +168,7 @@ async def get_query(id: str, caller: CallerDep) -> Response:
 async def delete_query(id: str, service: ServiceDep, caller: CallerDep, drain: Drain = True) -> Response:
     """Retire a query. Repeating it is harmless."""
     service.check_running()
-    is_over = not service.session.is_in_memory(id)
+    is_over = not service.session.lookup.is_in_memory(id)
     queries = await settled(lambda wake: caller.begin_delete([id], drain, wake), reads_files=is_over)
     return response_of(outcome(202, queries[0]))
 

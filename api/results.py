@@ -24,8 +24,8 @@ from router.cursor import Position, decode_cursor, encode_cursor
 from router.page import Gap, Page
 from router.refused_rows import RefusedRow
 from session.access.tenant_session import TenantSession
+from session.query_lookup import DeployedQuery
 from session.query_record import RETIRED
-from session.reads import DeployedQuery
 from session.times import rfc3339
 
 router = APIRouter(tags=["results"])
@@ -126,7 +126,7 @@ def _letter(query_id: str, refused: RefusedRow) -> dict[str, Any]:
 
 async def deployed_query(service: Service, caller: TenantSession, query_id: str) -> DeployedQuery:
     """Return what a reader needs of a query, on a thread where a file must be read for it."""
-    if service.session.is_in_memory(query_id):
+    if service.session.lookup.is_in_memory(query_id):
         return caller.live_query(query_id)
     return await run_in_threadpool(caller.live_query, query_id)
 

@@ -300,7 +300,7 @@ def _trim(service: Service, stopped: threading.Event) -> None:
             log.info("results trimmed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
 
     def trim_pushes() -> None:
-        service.pushes.trim({definition.id for definition in service.session.definitions()})
+        service.pushes.trim({definition.id for definition in service.session.streams.definitions()})
 
     def trim_plans() -> None:
         trim_plan_log(service.storage, service.session.snapshot_epoch)

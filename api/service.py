@@ -22,7 +22,7 @@ from router.refused_rows import RefusedRows
 from router.result_reader import ResultReader
 from router.retention import Retention
 from session.access.access import Access
-from session.reads import DeployedQuery
+from session.query_lookup import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.core.errors import NotReady
@@ -110,7 +110,7 @@ class Service:
             dead_letters=dead_letters,
             refused=RefusedRows(storage),
             retention=retention,
-            pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes, session.offsets),
+            pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes, session.streams.offsets),
             metrics=Metrics(
                 session, storage, settings, lambda: why_not_ready() is None, lag.read, retention.count, job_counts
             ),

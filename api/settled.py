@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from session.commands import StartedCommand, Wake
+from session.writer import Started, Wake
 
 
-async def settled(begin: Callable[[Wake], StartedCommand], reads_files: bool = False) -> list[dict[str, Any]]:
+async def settled(begin: Callable[[Wake], Started], reads_files: bool = False) -> list[dict[str, Any]]:
     """Begin a command, and return its answer once it is durable and applied; one that ``reads_files`` on a thread."""
     loop = asyncio.get_running_loop()
     on_disk: asyncio.Future[None] = loop.create_future()
@@ -22,7 +22,7 @@ async def settled(begin: Callable[[Wake], StartedCommand], reads_files: bool = F
             loop.call_soon_threadsafe(_resolve, on_disk)
 
     begun = await run_in_threadpool(begin, wake) if reads_files else begin(wake)
-    if begun.logged is not None:
+    if begun.command is not None:
         await on_disk
     return await run_in_threadpool(begun.finished) if reads_files else begun.finished()
 

@@ -47,8 +47,8 @@ class DeliveryNews:
 class SinkDeliveries:
     """The writing end of the delivery log, and the reading end of the progress of deliverers.
 
-    After every batch the thread that steps the session calls ``look`` under the session's lock, then ``tell`` without
-    it. ``wanted`` is called when there is a query with a sink for the first time.
+    The session's writer calls ``follow`` after every batch. ``on_wanted`` is called when there is a query with a sink
+    for the first time.
     """
 
     def __init__(self, storage: Storage, archive: Archive) -> None:
@@ -73,8 +73,22 @@ class SinkDeliveries:
         self._index_slots()
         self._call_for_deliverers()
 
-    def look(self, changes: Iterable[SlotChange], state: SessionState) -> DeliveryNews:
-        """Return what to tell of the slots that changed hands with a batch, and of paused queries that are over."""
+    def follow(self, changes: Iterable[SlotChange], state: SessionState) -> None:
+        """Tell deliverers of the slots that changed hands with a batch, and of paused queries that are over.
+
+        What cannot be written now is told later: deliverers wait for it.
+        """
+        try:
+            self._write(self._news(changes, state), state)
+            if self._is_behind:
+                self._index_slots()
+            self._is_behind = False
+        except OSError:
+            if not self._is_behind:
+                log.exception("deliverers cannot be told of queries; it is tried again soon")
+            self._is_behind = True
+
+    def _news(self, changes: Iterable[SlotChange], state: SessionState) -> DeliveryNews:
         if self._is_behind:
             return self._all_news(state)
         news = DeliveryNews(state.active_epoch)
@@ -96,18 +110,6 @@ class SinkDeliveries:
                 news.finished.append(query_id)
         self._paused.difference_update(news.finished)
         return news
-
-    def tell(self, news: DeliveryNews, state: SessionState) -> None:
-        """Write the news to the delivery log; news that cannot be written now is told later: deliverers wait for it."""
-        try:
-            self._write(news, state)
-            if self._is_behind:
-                self._index_slots()
-            self._is_behind = False
-        except OSError:
-            if not self._is_behind:
-                log.exception("deliverers cannot be told of queries; it is tried again soon")
-            self._is_behind = True
 
     def _all_news(self, state: SessionState) -> DeliveryNews:
         """Return all that the delivery log lacks; looks at all queries."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from session.access.tenant_session import TenantSession
 from session.query_requests import QueryRequest
 from session.sql.parser import parse_statement
 from session.sql.statements import (
@@ -23,12 +24,8 @@ from session.sql.statements import (
 )
 from sources.core.errors import UnknownObject
 
-if TYPE_CHECKING:
-    from session.access.tenant_session import TenantSession
-    from session.changes import Changes
 
-
-def execute_statement(session: Changes | TenantSession, sql: str) -> dict[str, Any]:
+def execute_statement(session: TenantSession, sql: str) -> dict[str, Any]:
     """Carry out ``sql`` and return what the REST call of the same purpose answers.
 
     CREATE STREAM, CREATE TABLE and REFRESH TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY

@@ -27,6 +27,7 @@ from session.requests import (
     outcome_from_json,
     outcome_to_json,
 )
+from session.writer import Group
 from sources.core.errors import BraidError, NotAllowed
 from sources.core.storage import Storage
 
@@ -57,6 +58,31 @@ _running: ContextVar[RunningAction | None] = ContextVar("running", default=None)
 def current() -> RunningAction | None:
     """Return what the current action runs for, None outside of :meth:`Idempotency.run`."""
     return _running.get()
+
+
+def current_key() -> Key | None:
+    """Return the Idempotency-Key of the current action, None without one."""
+    running = current()
+    return None if running is None else running.key
+
+
+def has_effect() -> bool:
+    """Whether the current action already had its effect in an earlier, interrupted run."""
+    running = current()
+    return running is not None and running.has_effect
+
+
+@dataclass(frozen=True)
+class RecordOutcome:
+    """Keep the outcome of a key."""
+
+    key: Key
+    outcome: Outcome | Refusal
+    uses = changes = frozenset[str]()
+
+    def to_request(self, group: Group, /) -> OutcomeRecorded:
+        """Return the request."""
+        return OutcomeRecorded(self.key, group.at_us, self.outcome)
 
 
 class Idempotency:

@@ -17,7 +17,7 @@ from session.query_record import QueryRecord, full_name
 from session.sharing import shared_dict
 from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.statements import read_query
-from session.tables import NamedTables
+from session.table_rows import NamedTables
 from sources.connectors.static_table import TableVersion
 from sources.core.confinement import OPEN, Confinement
 from sources.core.errors import BraidError, NotAllowed
@@ -104,15 +104,15 @@ class PlannedQuery:
         """The name as no query of another tenant can have it; None without a name."""
         return None if self.name is None else full_name(self.tenant, self.name)
 
-    def to_record(self, query_id: str, created_us: int) -> QueryRecord:
-        """Return the record of the new query."""
+    def to_record(self) -> QueryRecord:
+        """Return the record of the new query, which has no id yet and was not created yet."""
         return QueryRecord(
-            id=query_id,
+            id="",
             sql=self.request.sql,
             query=self.query,
             operator=operator_of(self.query),
             stream_names=self.streams,
-            created_us=created_us,
+            created_us=0,
             name=self.name,
             tenant=self.tenant,
             sink=self.sink,

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.job_files import BATCHES, CHANGELOGS
-from session import request_log
 from session.changelog import Changelog
 from session.idempotency import Idempotency
 from session.journal import open_journal
-from session.requests import request_from_json
+from session.requests import FOLDER, request_from_json
 from session.session_state import SessionState
 from session.snapshot import PATH
 from sources.core.errors import CorruptData
@@ -39,7 +38,7 @@ def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency)
 
 class _Replay:
     def __init__(self, storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
-        self._requests = open_journal(storage, request_log.FOLDER).after(state.requests)
+        self._requests = open_journal(storage, FOLDER).after(state.requests)
         self._storage = storage
         self._batches = RecordLog(storage, BATCHES)
         self._state = state

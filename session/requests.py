@@ -14,6 +14,8 @@ from sources.core import errors
 from sources.core.errors import BraidError, CorruptData, Forbidden, Overloaded, Position, Unauthorized
 from sources.core.schema import StreamDefinition
 
+FOLDER = "requests"
+
 
 @dataclass(frozen=True)
 class Key:
@@ -168,6 +170,8 @@ Request = (
     | TableRefreshed
     | OutcomeRecorded
 )
+Announced = StreamCreated | StreamDropped | TableRefreshed
+"""Requests that are answered once a changelog has told the data plane of them."""
 
 
 def new_queries(request: Request) -> tuple[QueryRecord, ...]:

@@ -1,16 +1,14 @@
 """The shared session (thesis 4.3.1.1): takes requests, batches them into changelogs, and follows their progress.
 
-What is durable lies in three logs: requests (written here, group commit), changelogs (written here), batches (written
-by the router, read here). :class:`~session.session_state.SessionState` is a fold over them; this module owns the one
-instance, its lock, and the threads that feed it. Invariants:
+What is durable lies in three logs: requests and changelogs, both written here, and batches, written by the router.
+:class:`~session.session_state.SessionState` is a fold over them. Invariants:
 
 - A request is answered once it is on disk and applied. One that fails before that changes nothing.
-- The state changes under the lock: by the request log's writer thread (requests), under the changelog lock
-  (changelogs), and by whoever steps the session (batches). No file is written under the lock.
-- A changelog is applied, then written; until it is written no other is cut and no snapshot is taken.
-- Snapshots are written concurrently with all that, by one thread at a time.
+- One thread, the :class:`~session.writer.Writer`'s, changes the state, and looks at it without a lock. Others look at
+  it under the lock, which the writer holds only while it changes the state: no file is written under it.
+- Snapshots are taken by the writer, and written by the maintenance thread while the writer goes on.
 
-Lifecycle: ``start`` → … → ``close``. ``start`` recovers and steps the session on a thread; a test that steps by hand
+Lifecycle: ``start`` → … → ``close``. ``start`` recovers and follows batches and deadlines; a test that steps by hand
 calls ``recover`` instead.
 """
 
@@ -19,31 +17,40 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.job_files import BATCHES, CHANGELOGS, PlannedBatch, read_planned, read_unavailable
+from engine.job_files import BATCHES, PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
 from operators.lookup.lookup_join import read_rows
+from optimizer.statistics import Statistics
 from session import plan_snapshot
 from session.active import SlotChange
 from session.archive import Archive
 from session.changelog import Changelog
-from session.changelog_cutter import cut_changelog
-from session.changes import Changes
+from session.changelog_writer import ChangelogWriter
 from session.deadlines import Deadlines
 from session.deliveries import SinkDeliveries
-from session.idempotency import Idempotency
+from session.idempotency import Idempotency, RecordOutcome
 from session.journal import open_journal
 from session.maintenance import Maintenance
+from session.plans import Plans
+from session.queries import Queries
+from session.query_commands import DeleteQueries
+from session.query_lookup import QueryLookup
+from session.query_record import QueryRecord
 from session.recovery import replay_logs
 from session.reoptimization import Reoptimization, RunningPlan
-from session.request_log import FOLDER, RequestLog
-from session.requests import QueriesDeleted, Request, new_queries
+from session.requests import FOLDER, Key, Outcome, Refusal, Request, new_queries
 from session.scaling import Scaling
+from session.session_state import SessionState
 from session.settings import Settings
-from session.snapshot import Snapshots
-from session.tables import Tables, files_needed
+from session.snapshot import PendingSnapshot, Snapshots
+from session.streams import Streams
+from session.table_rows import TableRows, files_needed
+from session.tables import Tables
+from session.writer import Writer
+from sources.core.errors import MalformedRequest
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
 
@@ -56,99 +63,85 @@ BatchListener = Callable[[dict[str, Any]], None]
 SlotListener = Callable[[list[SlotChange]], None]
 
 
-class SharedSession(Changes):
-    """All streams and queries of one data directory."""
+class SharedSession:
+    """All streams, tables and queries of one data directory, and what brings them forward."""
 
     def __init__(self, storage: Storage, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        tables = Tables(storage, settings.confinement.table_folder)
-        archive, idempotency = Archive(storage), Idempotency(storage)
-        deliveries = SinkDeliveries(storage, archive)
-        super().__init__(storage, RecordLog(storage, CHANGELOGS), archive, settings, idempotency, tables, deliveries)
+        self._storage = storage
+        self._settings = settings
         self._clock = clock
+        self._state = state = SessionState()
+        self._lock = lock = threading.RLock()
+        self._writer = writer = Writer(state, self._now_us)
+        self._archive = Archive(storage)
+        self._idempotency = Idempotency(storage)
+        self._rows = TableRows(storage, settings.confinement.table_folder)
+        self._statistics = Statistics()
+        self._reoptimization = Reoptimization(storage, settings, self._statistics)
+        self._changelogs = ChangelogWriter(storage, state, lock)
         self._batches = RecordLog(storage, BATCHES)
-        self._changelog_lock = threading.Lock()
-        self._unwritten: Changelog | None = None
         self._snapshots = Snapshots(storage, self._archive)
         self._snapshot_lock = threading.Lock()
         self._maintenance = Maintenance()
-        self._reoptimization = Reoptimization(storage, settings, self._statistics)
-        self.scaling = Scaling(storage, settings)
         self._listeners: list[BatchListener] = []
         self._slot_listeners: list[SlotListener] = []
         self._deployment_listeners: list[Callable[[], None]] = []
         self._planned: PlannedBatch | None = None
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._is_recovered = False
+        self._problem: str | None = None
+        self.deliveries = SinkDeliveries(storage, self._archive)
+        self.scaling = Scaling(storage, settings)
+        self.lookup = QueryLookup(state, lock, self._archive, self.deliveries, settings.max_page_bytes)
+        self.plans = Plans(state, lock, self.lookup, self._statistics, self._reoptimization, self.scaling)
+        self.streams = Streams(state, lock, writer, storage, settings)
+        self.tables = Tables(state, lock, writer, self._rows, settings)
+        self.queries = Queries(state, lock, writer, self._rows, self.lookup, self.plans, settings)
         self.snapshot_seq = 0
         """Batch records up to this one are not needed by a restart any more."""
         self.snapshot_epoch = 0
         """The same for changelogs."""
-        self._problem: str | None = None
+
+    # what is there
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that it runs with."""
+        return self._settings
 
     @property
     def problem(self) -> str | None:
         """Why the session does not progress, None while it does."""
         return self._problem or self._maintenance.problem
 
-    # lifecycle
+    @property
+    def applied_seq(self) -> int:
+        """The number of the last batch record applied."""
+        return self._state.applied_seq
 
-    def recover(self) -> None:
-        """Bring the state back from the data directory and accept requests; CorruptData for a file it must have."""
-        state = self._snapshots.load()
-        self.snapshot_seq, self.snapshot_epoch = state.applied_seq, state.epoch
-        self._deadlines = Deadlines(self._settings, state, self._now_us())
-        replay_logs(self._storage, state, self._idempotency)
-        for version in sorted(files_needed(state)):
-            read_rows(self._storage, version)
-        self._deadlines.watch(state.queries.values())
-        self.deliveries.bring_up(state)
-        with self._lock:
-            self._state = state
-        self._plan_pace = plan_snapshot.Pace(self._storage, state)
-        self.scaling.start(self._now_us())
-        journal = open_journal(self._storage, FOLDER, state.requests)
-        self._requests = RequestLog(journal, state.requests, self._now_us, self._apply_requests)
-        self._deploy_planned()  # queries that were RUNNING before a restart still are
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last changelog."""
+        return self._state.epoch
 
-    def start(self) -> None:
-        """Recover, then follow batches and deadlines on a thread."""
-        self.recover()
-        self._maintenance.start()
-        self._thread = threading.Thread(target=self._step_all, name="shared-session", daemon=True)
-        self._thread.start()
+    @property
+    def active_epoch(self) -> int:
+        """The epoch of the last batch applied."""
+        return self._state.active_epoch
 
-    def close(self) -> None:
-        """Stop the threads and leave a snapshot, so that the next start is quick."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._maintenance.close()
-        if self._requests is not None:
-            self._requests.close()
-            self.write_snapshot()
+    def changelogs_json(self, after: int = 0) -> list[bytes]:
+        """Return the changelogs after an epoch as JSON, as many as fit a page: at least one, if there is one."""
+        if after < 0:
+            raise MalformedRequest(f"after must be an epoch, 0 or more; got {after!r}.")
+        return self._changelogs.history.after(after)
 
-    def _step_all(self) -> None:
-        while not self._stopping.wait(STEP_SECONDS if self._problem is None else RETRY_SECONDS):
-            try:
-                self.step()
-                self._problem = None
-            except Exception as error:  # the service must stay up to say what is wrong
-                if self._problem is None:
-                    log.exception("the session cannot go on; it tries again every %g s", RETRY_SECONDS)
-                self._problem = str(error) or type(error).__name__
+    def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
+        """Return the first outcome of ``key``, running ``action`` at most once to its end; see session.idempotency."""
+        bound_key = Key(key, fingerprint)
 
-    def step(self) -> None:
-        """Apply new batch records, then do what is due."""
-        for _ in range(BATCHES_A_STEP):
-            if not self._batches.has(self._state.applied_seq + 1):
-                break
-            self.apply_batch(self._batches.read(self._state.applied_seq + 1))
-        if self._state.inactive:
-            self._deploy_planned()
-        self.tick()
+        def record(outcome: Outcome | Refusal) -> None:
+            self._writer.submit(RecordOutcome(bound_key, outcome)).wait()
 
-    def _now_us(self) -> int:
-        return int(self._clock() * 1_000_000)
+        return self._idempotency.run(bound_key, action, record)
 
     def on_batch(self, callback: BatchListener) -> None:
         """Call ``callback`` with each batch record, after it was applied, in order."""
@@ -162,33 +155,88 @@ class SharedSession(Changes):
         """Call ``callback`` when queries are deployed by a batch that is not committed yet."""
         self._deployment_listeners.append(callback)
 
-    def plan(self) -> dict[str, Any]:
-        """Return the plan of everything as a graph, with its last changes and why, the executors, and the lanes."""
-        lanes = [{"lane": lane, "cores": float(f"{c:.3g}")} for lane, c in enumerate(self._statistics.cores_of_lanes())]
-        additions = {"changes": self._reoptimization.changes(), "executors": self.scaling.describe(), "lanes": lanes}
-        return {**super().plan(), **additions}
+    # lifecycle
 
-    # requests and batches
+    def recover(self) -> None:
+        """Bring the state back from the data directory and take commands; CorruptData for a file it must have."""
+        state = self._state
+        self._snapshots.load(state)
+        self.snapshot_seq, self.snapshot_epoch = state.applied_seq, state.epoch
+        self._deadlines = Deadlines(self._settings, state, self._now_us())
+        replay_logs(self._storage, state, self._idempotency)
+        for version in sorted(files_needed(state)):
+            read_rows(self._storage, version)
+        self._deadlines.watch(state.queries.values())
+        self.deliveries.bring_up(state)
+        self._plan_pace = plan_snapshot.Pace(self._storage, state)
+        self.scaling.start(self._now_us())
+        journal = open_journal(self._storage, FOLDER, state.requests)
+        self._writer.start(journal, state.requests, self._apply_requests, self._write_changelog)
+        self._is_recovered = True
+        self._writer.call(self._deploy_planned)  # queries that were RUNNING before a restart still are
 
-    def _apply_requests(self, number: int, at_us: int, requests: Iterable[Request]) -> None:
-        requests = list(requests)
+    def start(self) -> None:
+        """Recover, then follow batches and deadlines."""
+        self.recover()
+        self._maintenance.start()
+        self._writer.follow(self._try_step)
+
+    def close(self) -> None:
+        """Stop the threads and leave a snapshot, so that the next start is quick."""
+        self._maintenance.close()
+        self._writer.close()
+        if self._is_recovered:
+            self.write_snapshot()
+
+    def step(self) -> None:
+        """Apply new batch records, then do what is due."""
+        self._writer.call(self._step)
+
+    def _now_us(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+    # what the writer does
+
+    def _try_step(self) -> float:
+        """Step, and return in how many seconds again."""
+        try:
+            self._step()
+            self._problem = None
+        except Exception as error:  # the service must stay up to say what is wrong
+            if self._problem is None:
+                log.exception("the session cannot go on; it tries again every %g s", RETRY_SECONDS)
+            self._problem = str(error) or type(error).__name__
+        return STEP_SECONDS if self._problem is None else RETRY_SECONDS
+
+    def _step(self) -> None:
+        for _ in range(BATCHES_A_STEP):
+            if not self._batches.has(self._state.applied_seq + 1):
+                break
+            self.apply_batch(self._batches.read(self._state.applied_seq + 1))
+        if self._state.inactive:
+            self._deploy_planned()
+        self._do_what_is_due()
+
+    def _apply_requests(self, number: int, at_us: int, requests: Sequence[Request]) -> None:
         with self._lock:
             self._state.apply_requests(number, at_us, requests)
-            self._idempotency.apply(at_us, requests)
-            for request in requests:
-                self._deadlines.watch(new_queries(request))
+        self._idempotency.apply(at_us, requests)
+        for request in requests:
+            self._deadlines.watch(new_queries(request))
 
     def apply_batch(self, record: dict[str, Any]) -> None:
         """Apply the next batch record, then call the listeners; one that is applied already changes nothing."""
+        if record["seq"] <= self._state.applied_seq:
+            return
         with self._lock:
-            if record["seq"] <= self._state.applied_seq:
-                return
             changes = self._state.apply_batch(record)
-            news = self.deliveries.look(changes, self._state)
-        self.deliveries.tell(news, self._state)
+        self.deliveries.follow(changes, self._state)
         self._statistics.observe(record)
         self.scaling.observe(record)
-        self._plan_snapshot_if_due()
+        if self._plan_pace.due(self._state):
+            snapshot = plan_snapshot.take(self._state)
+            self._plan_pace.restart(self._state)
+            self._maintenance.run("plan snapshot", lambda: plan_snapshot.write(self._storage, snapshot))
         for listener in self._slot_listeners:
             listener(changes)
         for callback in self._listeners:
@@ -206,35 +254,46 @@ class SharedSession(Changes):
             for callback in self._deployment_listeners:
                 callback()
 
-    # what is due
-
-    def tick(self) -> None:
+    def _do_what_is_due(self) -> None:
         """Do what is due now: deletions by TTL, a changelog, removal of expired queries, a snapshot."""
-        now_us = self._now_us()
-        if self._deadlines.changelog_due(self._state, now_us) or self._unwritten is not None:
+        now_us, state = self._now_us(), self._state
+        if self._deadlines.changelog_due(state, now_us) or self._changelogs.is_behind:
             self._write_changelog()
         if not self._deadlines.look_around(now_us):
             return
         retained_since_us = now_us - round(self._settings.retention_seconds * 1e6)
         self.scaling.look(now_us)
-        problems = read_unavailable(self._storage)
+        problems, forgotten = read_unavailable(self._storage), state.settled(retained_since_us)
+        expired = self._deadlines.expired_ttls(state, now_us)
+        overdue = self._deadlines.timed_out_drains(state, now_us)
         with self._lock:
-            self._state.catalog.note_unavailable(problems)
-            expired = self._deadlines.expired_ttls(self._state, now_us)
-            overdue = self._deadlines.timed_out_drains(self._state, now_us)
-            self._state.remove(self._state.settled(retained_since_us))
-            self._archive.expire(retained_since_us)
-            news = self.deliveries.look((), self._state)
-        self.deliveries.tell(news, self._state)
+            state.catalog.note_unavailable(problems)
+            state.remove(forgotten)
+        self._archive.expire(retained_since_us)
+        self.deliveries.follow((), state)
         if expired:
-            self._delete_expired(expired)
-        if overdue or self._deadlines.compaction_due(self._state, now_us):
+            self._delete_expired([state.queries[query_id] for query_id in expired])
+        if overdue or self._deadlines.compaction_due(state, now_us):
             self._write_changelog()
         self._idempotency.expire(now_us - round(self._settings.idempotency_seconds * 1e6))
-        if self._deadlines.snapshot_due(self._state):
+        if self._deadlines.snapshot_due(state):
             self._maintenance.run("snapshot", self.write_snapshot)
         if self._reoptimization.is_due(now_us):
             self._maintenance.run("reoptimize", self.reoptimize)
+
+    def _delete_expired(self, records: list[QueryRecord]) -> None:
+        try:
+            self._writer.perform(DeleteQueries(records, drain=True, why="ttl"))
+        except Exception:
+            self._deadlines.watch(records)
+            raise
+
+    def _write_changelog(
+        self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None
+    ) -> Changelog | None:
+        return self._changelogs.cut(self._deadlines, self._now_us(), groups, splits)
+
+    # what the maintenance thread does
 
     def reoptimize(self) -> None:
         """Ask the optimizer for changes of the plan, and make them with a changelog."""
@@ -247,7 +306,9 @@ class SharedSession(Changes):
             groups.update(change.groups)
             if change.split is not None:
                 splits[change.operator] = change.split
-        changelog = self._write_changelog(groups, splits) if groups or splits else None
+        changelog = None
+        if groups or splits:
+            changelog = self._writer.call(lambda: self._write_changelog(groups, splits))
         split_operators = set() if changelog is None else {split.operator for split in changelog.split}
         for change in changes:
             if change.split is not None and change.operator not in split_operators:  # its windows did not allow it
@@ -256,86 +317,27 @@ class SharedSession(Changes):
                 self._reoptimization.note(change)
             log.info("plan changed", extra={"fields": change.to_json()})
 
-    def _delete_expired(self, ids: list[str]) -> None:
-        with self._lock:
-            being_replaced = [query_id for query_id in ids if self._reservations.is_replaced(query_id)]
-            self._watch_again(being_replaced)
-        ids = [query_id for query_id in ids if query_id not in being_replaced]
-        if not ids:
-            return
-        try:
-            self._submit_ending(QueriesDeleted(tuple(ids), drain=True, why="ttl"), ids).wait()
-        except Exception:
-            with self._lock:
-                self._watch_again(ids)
-            raise
-
-    def _watch_again(self, ids: list[str]) -> None:
-        records = (self._state.queries.find(query_id) for query_id in ids)
-        self._deadlines.watch(record for record in records if record is not None)
-
-    def _write_changelog(
-        self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None
-    ) -> Changelog | None:
-        """Cut a changelog of all that waits and write it, with new ``groups`` of queries and ``splits`` of keys.
-
-        A former one that could not be written is written first. Return the new one, None when it would say nothing.
-        """
-        with self._changelog_lock:
-            self._write_unwritten()
-            now_us = self._now_us()
-            with self._lock:
-                changelog = cut_changelog(
-                    self._state,
-                    now_us,
-                    self._deadlines.timed_out_drains(self._state, now_us),
-                    self._deadlines.free_since_us(now_us),
-                    groups,
-                    splits,
-                )
-                if changelog is None:
-                    return None
-                self._state.apply_changelog(changelog)
-                self._unwritten = changelog
-            self._write_unwritten()
-        return changelog
-
-    def _write_unwritten(self) -> None:
-        if self._unwritten is not None:
-            record = self._unwritten.to_json()
-            self._changelogs.append(self._unwritten.epoch, record)
-            self._history.append(self._unwritten.epoch, record)
-            self._unwritten = None
-
-    # snapshots
-
     def write_snapshot(self) -> None:
         """Write the state, then drop the requests and files that nobody needs any more."""
         with self._snapshot_lock:
-            with self._changelog_lock:
-                self._write_unwritten()
-                with self._lock:
-                    pending, mark = self._snapshots.take(self._state), self._deadlines.mark(self._state)
+            pending, mark = self._writer.call(self._take_snapshot)
             self._idempotency.save()
             self._snapshots.write(pending)
-            with self._lock:
-                self._snapshots.finish(self._state, pending)
-                self._deadlines.snapshot_taken(mark)
-            self.snapshot_seq, self.snapshot_epoch = pending.applied_seq, pending.epoch
+            self._writer.call(lambda: self._finish_snapshot(pending, mark))
             self._snapshots.sweep(pending)
-            self._tables.sweep(self._table_versions)
-            if self._requests is not None:
-                self._requests.trim(pending.requests)
+            self._rows.sweep(self._files_needed)
+            self._writer.trim(pending.requests)
 
-    def _table_versions(self) -> set[str]:
-        """Return the versions of static tables that queries may still need, among other ids."""
-        with self._lock:
-            return self._reservations.used_ids | files_needed(self._state)
+    def _take_snapshot(self) -> tuple[PendingSnapshot, tuple[int, int, int]]:
+        self._changelogs.catch_up()
+        return self._snapshots.take(self._state), self._deadlines.mark(self._state)
 
-    def _plan_snapshot_if_due(self) -> None:
+    def _finish_snapshot(self, pending: PendingSnapshot, mark: tuple[int, int, int]) -> None:
         with self._lock:
-            if not self._plan_pace.due(self._state):
-                return
-            snapshot = plan_snapshot.take(self._state)
-            self._plan_pace.restart(self._state)
-        self._maintenance.run("plan snapshot", lambda: plan_snapshot.write(self._storage, snapshot))
+            self._snapshots.finish(self._state, pending)
+        self._deadlines.snapshot_taken(mark)
+        self.snapshot_seq, self.snapshot_epoch = pending.applied_seq, pending.epoch
+
+    def _files_needed(self) -> set[str]:
+        with self._lock:
+            return files_needed(self._state)

@@ -6,9 +6,9 @@ columns, and names the segments; queries that have settled go to the archive. Wh
 of queries that have settled, the rest is written to the next segment: how many heads all snapshots write together
 depends on how many queries came, not on how many run.
 
-A snapshot is taken in steps, so that the session's lock is held for a moment only: :meth:`Snapshots.take` under the
-lock, :meth:`Snapshots.write` without it, :meth:`Snapshots.finish` under it again. Files that the new snapshot does not
-name are removed last (:meth:`Snapshots.sweep`), so a crash in between leaves the old one whole.
+A snapshot is taken in steps, so that the session's writer goes on meanwhile: it calls :meth:`Snapshots.take` and, once
+another thread has done :meth:`Snapshots.write`, :meth:`Snapshots.finish`. Files that the new snapshot does not name are
+removed last (:meth:`Snapshots.sweep`), so a crash in between leaves the old one whole.
 """
 
 from __future__ import annotations
@@ -95,20 +95,20 @@ class Snapshots:
 
     # reading
 
-    def load(self) -> SessionState:
-        """Return the state of the snapshot, an empty one when there is none; CorruptData for another version."""
+    def load(self, state: SessionState) -> None:
+        """Fill an empty state with the snapshot, if there is one; CorruptData for another version."""
         self._next_segment = max(map(file_number, self._storage.names(HEADS)), default=0) + 1
         try:
             value = self._storage.get_json(PATH)
         except FileNotFoundError:
-            return SessionState()
+            return
         if value.get("version") not in _READ:
             raise CorruptData(
                 f"The session's snapshot must have version {' or '.join(map(str, _READ))};"
                 f" got {value.get('version')!r}. Start the version that wrote this data directory."
             )
         self._archive.open(value["archive"])
-        return _state_of(value, {segment: self._read_heads(segment) for segment in value["segments"]})
+        _fill(state, value, {segment: self._read_heads(segment) for segment in value["segments"]})
 
     def _read_heads(self, segment: int) -> dict[str, bytes]:
         """Return the heads of a segment as JSON, by query."""
@@ -190,8 +190,7 @@ class Snapshots:
         self._archive.sweep(pending.document["archive"])
 
 
-def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]) -> SessionState:
-    state = SessionState()
+def _fill(state: SessionState, value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]) -> None:
     for name in _NUMBERS:
         setattr(state, name, value.get(name, getattr(state, name)))  # older snapshots have fewer
     for stream in value["streams"]:
@@ -219,7 +218,6 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     state.slots = SlotTable.from_json(value["slots"], {q.slot: q.id for q in placed if q.slot is not None})
     splits = {name: KeySplit.from_json(split) for name, split in value["plan"].get("splits", {}).items()}
     state.index(value["plan"].get("groups", {}), splits)  # older snapshots have none
-    return state
 
 
 def _line(text: bytes) -> bytes:

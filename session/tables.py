@@ -1,132 +1,189 @@
-"""The static tables of a session: read when a query names them, and kept as long as queries need their rows."""
+"""The static tables of a session: declared, looked at, refreshed, dropped."""
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from operators.lookup.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
-from operators.lookup.lookups import Lookup, Refreshed
-from operators.queries import Query, lookups_by_input, lookups_of
-from session.catalog import Catalog
+from operators.lookup.lookups import Lookup
+from operators.queries import lookups_of
+from session.admission import check_new_name, check_unused
+from session.idempotency import current_key, has_effect
+from session.requests import Key, TableCreated, TableDropped, TableRefreshed
 from session.session_state import SessionState
-from sources.connectors.static_table import TableDefinition, TableReader, TableVersion
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.storage import Storage
+from session.settings import Settings
+from session.sql.statements import CreateTable
+from session.statements import read_create_table, to_table_definition
+from session.table_rows import TableRows, inputs_with_new_rows
+from session.writer import Group, Writer
+from sources.connectors.static_table import TableVersion
+from sources.core.errors import UnknownObject
+from sources.core.names import name_key
+
+Inputs = dict[tuple[Lookup, ...], str | None]
+
+
+@dataclass(frozen=True)
+class DeclareTable:
+    """Declare a table, whose file was checked; with IF NOT EXISTS nothing changes where there is one of the name."""
+
+    statement: CreateTable
+    sql: str
+    key: Key | None
+    uses = frozenset[str]()
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """The table's name."""
+        return frozenset({name_key(self.statement.name)})
+
+    def is_done(self, state: SessionState) -> bool:
+        """Whether there is nothing to do; Conflict for a name that is taken."""
+        if self.statement.if_not_exists and state.catalog.find_table(self.statement.name) is not None:
+            return True
+        check_new_name(state.catalog, self.statement.name, "table")
+        return False
+
+    def to_request(self, group: Group, /) -> TableCreated | None:
+        """Return the request; Conflict for a name that is taken."""
+        if self.is_done(group.state):
+            return None
+        definition = to_table_definition(self.statement, group.state.new_table_id(), self.sql, group.at_us)
+        return TableCreated(definition, self.key)
+
+
+@dataclass(frozen=True)
+class DropTable:
+    """Drop a table."""
+
+    name: str
+    key: Key | None
+    uses = frozenset[str]()
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """The table's name."""
+        return frozenset({name_key(self.name)})
+
+    def to_request(self, group: Group, /) -> TableDropped:
+        """Return the request; UnknownObject where there is no such table, Conflict while queries use it."""
+        table = group.state.catalog.table(self.name)
+        check_unused(group.state, table, self.name)
+        return TableDropped(table.definition.id, self.key)
+
+
+@dataclass(frozen=True)
+class RefreshTable:
+    """Give a table the rows of a version; they are known to do for the inputs ``checked``."""
+
+    version: TableVersion
+    checked: frozenset[tuple[Lookup, ...]]
+    rows: TableRows
+    key: Key | None
+    uses = frozenset[str]()
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """The table's name."""
+        return frozenset({name_key(self.version.definition.name)})
+
+    def to_request(self, group: Group, /) -> TableRefreshed:
+        """Return the request; UnknownObject where the table is gone, NotAllowed where its rows do not do for a query.
+
+        Only inputs that came after most were checked take time.
+        """
+        table_id = self.version.definition.id
+        inputs = inputs_after_refresh(group.state, self.version)
+        self.rows.check_matches({lookups: user for lookups, user in inputs.items() if lookups not in self.checked})
+        return TableRefreshed(table_id, self.version.id, self.key)
+
+
+def inputs_after_refresh(state: SessionState, version: TableVersion) -> Inputs:
+    """Return the inputs of running queries that a version of a table changes; UnknownObject where it was dropped."""
+    definition = version.definition
+    table = state.catalog.table_by_id(definition.id)
+    if table is None:
+        raise UnknownObject(f"A table must exist to be refreshed; {definition.name!r} was just dropped.")
+    refreshed = state.catalog.refreshed()
+    refreshed[definition.id] = table.refreshes + 1, version.id
+    users = ((r.query, r.id) for r in state.queries.values() if not r.is_finished and lookups_of(r.query))
+    return inputs_with_new_rows(users, refreshed, lambda lookup: lookup.table == definition.id)
 
 
 class Tables:
-    """Reads tables, and keeps the versions of them that queries need below the data directory."""
+    """The static tables of one session."""
 
-    def __init__(self, storage: Storage, folder: str = "") -> None:
-        self._storage = storage
-        self._reader = TableReader(folder, storage.location)
-        self._lock = threading.Lock()
+    def __init__(
+        self, state: SessionState, lock: threading.RLock, writer: Writer, rows: TableRows, settings: Settings
+    ) -> None:
+        self._state = state
+        self._lock = lock
+        self._writer = writer
+        self._rows = rows
+        self._limits = settings.statement_limits
 
-    def read(self, definition: TableDefinition) -> TableVersion:
-        """Return a table as its file is now; NotAllowed says what is wrong with the file."""
+    def create(self, sql: str) -> dict[str, Any]:
+        """Declare a static table, whose file must be there, and return its description.
+
+        Conflict for a name that is taken.
+        """
+        command = DeclareTable(read_create_table(sql, self._limits), sql, current_key())
+        name = command.statement.name
+        if not has_effect():
+            with self._lock:
+                is_done = command.is_done(self._state)
+            if not is_done:
+                self._rows.check_file(to_table_definition(command.statement, "", sql, 0))
+                self._writer.submit(command).wait()
+        return self.describe(name)
+
+    def drop(self, name: str) -> None:
+        """Drop a static table; Conflict while a query that is not RETIRED or FAILED uses it."""
+        if has_effect():
+            return
+        dropped = self._writer.submit(DropTable(name, current_key()))
+        dropped.wait()
+        assert isinstance(dropped.request, TableDropped)
+        self._rows.forget(dropped.request.id)
+
+    def refresh(self, name: str) -> dict[str, Any]:
+        """Read the file of a static table anew, and return the table's description.
+
+        All queries that use it get these rows for the tuples of the batch that begins with the next changelog, and of
+        later ones. NotAllowed for a file that does not fit the table, or rows with which a query cannot go on.
+        """
+        if has_effect():
+            return self.describe(name)
         with self._lock:
-            return self._reader.read(definition)
+            definition = self._state.catalog.table(name).definition
+        self._rows.forget(definition.id)
+        version = self._rows.read(definition)
+        release = self._rows.hold([version])
+        try:
+            with self._lock:
+                inputs = inputs_after_refresh(self._state, version)
+            self._rows.check_matches(inputs)
+            self._writer.submit(RefreshTable(version, frozenset(inputs), self._rows, current_key())).wait()
+        except UnknownObject:
+            self._rows.forget(definition.id)
+            raise
+        finally:
+            release()
+        return self.describe(name)
 
-    def forget(self, table_id: str) -> None:
-        """Forget what is in memory of a table, which was dropped or is to be read anew."""
+    def describe_all(self) -> list[dict[str, Any]]:
+        """Return all static tables as GET /tables shows them."""
         with self._lock:
-            self._reader.forget(table_id)
+            return [table.describe() for table in self._state.catalog.tables()]
 
-    def keep(self, versions: Iterable[TableVersion]) -> None:
-        """Write the rows of tables, durably, for queries that are held already; NotReady when that fails."""
+    def describe(self, name: str) -> dict[str, Any]:
+        """Return a static table as GET /tables/{name} shows it."""
         with self._lock:
-            for version in versions:
-                if not self._storage.exists(version_path(version.id)):
-                    try:
-                        self._storage.put(version_path(version.id), version.data)
-                    except OSError as error:
-                        raise NotReady(
-                            "The rows of a table must be on disk before a query is answered; writing them failed:"
-                            f" {error}. Nothing changed; make room or repair the disk, then send it again."
-                        ) from error
+            return self._state.catalog.table(name).describe()
 
-    def check_matches(self, inputs: Mapping[tuple[Lookup, ...], str | None]) -> None:
-        """Raise NotAllowed when a tuple could be joined with too many rows; ``inputs`` map lookups to a query's id."""
-        indexed = IndexedTables(self._storage)
-        for lookups, query_id in inputs.items():
-            query = query_id or "a query that is just being accepted"
-            try:
-                most = math.prod(max(1, indexed.index(lookup).most_matches) for lookup in lookups)
-            except LookupFailed as problem:
-                raise NotAllowed(
-                    f"The rows of a table must do for all queries that use it; for {query} {problem}.",
-                    query_id=query_id,
-                ) from None
-            if most > MOST_MATCHES:
-                names = " and ".join(lookup.name for lookup in lookups)
-                raise NotAllowed(
-                    f"A tuple may be joined with at most {MOST_MATCHES} rows of tables; with these rows of {names} a"
-                    f" tuple of {query} could have {most}. Delete that query, or mend the file.",
-                    query_id=query_id,
-                )
-
-    def sweep(self, needed: Callable[[], set[str]]) -> None:
-        """Remove the versions that are not ``needed``, which is called while no version can be written."""
+    def is_named_in(self, text: bytes) -> bool:
+        """Return whether the name of a static table is anywhere in a text in UTF-8."""
         with self._lock:
-            names = self._storage.names(FOLDER)
-            needed_paths = {version_path(version) for version in needed()} if names else set()
-            for path in (f"{FOLDER}/{name}" for name in names):
-                if path not in needed_paths:
-                    self._storage.delete(path)
-
-
-def files_needed(state: SessionState) -> set[str]:
-    """Return the files of static tables' rows that a batch to come may read, those of finished queries included."""
-    files = {refreshed["file"] for inactive in state.inactive.values() for refreshed in inactive.change.refreshed}
-    newest = state.catalog.refreshed()
-    files |= {file for _, file in newest.values()}  # for queries that are on their way
-    for record in state.queries.values():
-        for lookup in lookups_of(record.query):
-            files |= {state.active.refreshed.current(lookup).version, newest.current(lookup).version}
-    return files
-
-
-def inputs_with_new_rows(
-    queries: Iterable[tuple[Query, str | None]], refreshed: Refreshed, is_new: Callable[[Lookup], bool]
-) -> dict[tuple[Lookup, ...], str | None]:
-    """Return the lookups, of the ``refreshed`` rows, of each input with a new one, and the id of one of its queries.
-
-    A query that is on its way has no id yet.
-    """
-    return {
-        tuple(map(refreshed.current, lookups)): query_id
-        for query, query_id in queries
-        for lookups in lookups_by_input(query)
-        if any(map(is_new, lookups))
-    }
-
-
-class NamedTables:
-    """The tables of a catalog as SELECTs name them; ``read`` has those that were named so far, by id."""
-
-    def __init__(self, catalog: Catalog, tables: Tables) -> None:
-        self._catalog = catalog
-        self._tables = tables
-        self.read: dict[str, TableVersion] = {}
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of all tables."""
-        return [table.definition.name for table in self._catalog.tables()]
-
-    def find(self, name: str) -> TableVersion | None:
-        """Return a table as its file was at the first call for it; None when there is none of that name."""
-        table = self._catalog.find_table(name)
-        if table is None:
-            return None
-        version = self.read.get(table.definition.id)
-        if version is None:
-            version = self.read[table.definition.id] = self._tables.read(table.definition)
-        return version
-
-    def version_of(self, table: TableVersion) -> str:
-        """Return what lookups call the rows of a table that was found."""
-        state = self._catalog.table_by_id(table.definition.id)
-        return table.id if state is None else state.version_of(table.id)
+            names = [table.definition.name for table in self._state.catalog.tables()]
+        return bool(names) and any(name.lower() in text.decode(errors="replace").lower() for name in names)

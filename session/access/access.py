@@ -29,7 +29,7 @@ class Access:
         self._registry = AccessRegistry(storage, settings.admin_key) if settings.needs_keys else None
         self._storage = storage
         self._cores = settings.admission_cores
-        self._capacity = Capacity(session, self._most_cores)
+        self._capacity = Capacity(session.plans, self._most_cores)
         self._anyone = TenantSession(session, ANYONE, Meters(Quotas()))
         self._meters: dict[str | None, Meters] = {}
         self._lock = threading.Lock()

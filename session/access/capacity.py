@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from session.plans import Plans
 from session.query_requests import PlannedQuery
-from session.shared_session import SharedSession
 from sources.core.errors import Overloaded
 
 FRESH_SECONDS = 2.0
@@ -16,16 +16,16 @@ RETRY_AFTER_SECONDS = 30
 class Capacity:
     """How many ``cores`` the operators of all queries may keep busy; costs are measured and estimated."""
 
-    def __init__(self, session: SharedSession, cores: Callable[[], float]) -> None:
-        self._session = session
+    def __init__(self, plans: Plans, cores: Callable[[], float]) -> None:
+        self._plans = plans
         self._cores = cores
         self._tenant_cores: dict[str | None, float] = {}
         self._read_at = float("-inf")
 
-    def check(self, planned: list[PlannedQuery], tenant: str | None, cost_share: float | None) -> None:
-        """Raise Overloaded, with the estimate, for queries that would take too much; under the session's lock."""
-        added = sum(self._session.added_cores(p.query) for p in planned)
-        busy, cores = self._session.busy_cores(), self._cores()
+    def check(self, planned: Sequence[PlannedQuery], tenant: str | None, cost_share: float | None) -> None:
+        """Raise Overloaded, with the estimate, for queries that would take too much."""
+        added = sum(self._plans.added_cores(p.query) for p in planned)
+        busy, cores = self._plans.busy_cores(), self._cores()
         if busy + added > cores:
             raise Overloaded(
                 f"The queries may keep {cores:g} cores busy (setting admission_cores); they take {busy:.2f}, and"
@@ -46,10 +46,10 @@ class Capacity:
     def _cores_of(self, tenant: str) -> float:
         """Return what a tenant's queries take, as of a moment ago."""
         if time.monotonic() > self._read_at + FRESH_SECONDS:
-            self._tenant_cores = self._session.cores_by_tenant()
+            self._tenant_cores = self._plans.cores_by_tenant()
             self._read_at = time.monotonic()
         return self._tenant_cores.get(tenant, 0.0)
 
 
-def _subject(planned: list[PlannedQuery]) -> str:
+def _subject(planned: Sequence[PlannedQuery]) -> str:
     return "this one" if len(planned) == 1 else f"these {len(planned)}"

@@ -34,10 +34,10 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
             ]
             running.post("/queries", bodies)
         session = running.service.session
-        while session.count_by_state()["PENDING"]:
+        while session.lookup.count_by_state()["PENDING"]:
             running.commit()
         for _ in range(20):
-            running.commit(**batch(), report=report(session.live_query("q-1").query))
+            running.commit(**batch(), report=report(session.lookup.deployed("q-1").query))
         yield running
 
 

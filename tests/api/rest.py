@@ -80,11 +80,11 @@ class Rest:
 
     def schema(self, name: str = "purchases") -> StreamSchema:
         """Return the schema of a stream."""
-        return self.service.session.definition(name).schema
+        return self.service.session.streams.definition(name).schema
 
     def select(self, rows: Sequence[Mapping[str, Any]], slots: Sequence[int], name: str = "purchases") -> None:
         """Commit a batch in which all of ``rows`` belong to each of ``slots``."""
-        definition = self.service.session.definition(name)
+        definition = self.service.session.streams.definition(name)
         tuples = pa.Table.from_pylist([dict(row) for row in rows], schema=definition.schema.arrow)
         block = self.batches.selection(definition.id, tuples, [set(slots)] * len(rows))
         self.commit(results=[block])
@@ -99,7 +99,7 @@ class Rest:
     def wait_freed(self, query_id: str) -> None:
         """Wait for the changelog that frees the slot of a query."""
         session = self.service.session
-        wait_until(lambda: session.live_query(query_id).deployments[-1].freed_epoch, 10, f"{query_id} is freed")
+        wait_until(lambda: session.lookup.deployed(query_id).deployments[-1].freed_epoch, 10, f"{query_id} is freed")
 
     def everything(self) -> dict[str, Any]:
         """Return the answer of every GET, to compare before and after; what only time changes is left out."""

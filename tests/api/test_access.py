@@ -312,8 +312,9 @@ def test_a_read_that_waits_ends_with_its_key_though_no_row_comes(rest: Rest) -> 
     rest.run(query["id"])
     (key,) = rest.get("/keys")["keys"]
     calls_made: list[object] = []
-    live_query = rest.service.session.live_query
-    rest.service.session.live_query = lambda *arguments: calls_made.append(arguments) or live_query(*arguments)  # type: ignore[method-assign, func-returns-value]
+    lookup = rest.service.session.lookup
+    deployed = lookup.deployed
+    lookup.deployed = lambda *arguments: calls_made.append(arguments) or deployed(*arguments)  # type: ignore[method-assign, func-returns-value]
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(shop.send, "GET", f"/queries/{query['id']}/results?wait=8")
         wait_until(lambda: len(calls_made) >= 2, 10, "the read waits")
@@ -330,7 +331,7 @@ def test_a_query_beyond_the_cores_is_refused_with_its_estimate(tmp_path: Path) -
         for busy_us in (0, 200_000):  # the first report has no length yet
             lanes = {"busy_us": {operator: busy_us}}
             rest.commit(report={"sources": {"busy_us": {}, "keys": {}}, "samples": {}, "lanes": lanes})
-        shop_cores = rest.service.session.cores_by_tenant()["shop"]
+        shop_cores = rest.service.session.plans.cores_by_tenant()["shop"]
         assert shop_cores > 0
         refused = shop.send("POST", "/queries", {"sql": ALL})
         assert refused.status_code == 429

@@ -37,7 +37,7 @@ def changelog(rest: Rest) -> None:
 def step(rest: Rest, clock: float | None = None) -> None:
     """Commit a batch that takes in all that was asked for, at a clock (seconds since 1970)."""
     changelog(rest)
-    stream = rest.service.session.definition("purchases").id
+    stream = rest.service.session.streams.definition("purchases").id
     rest.commit(clocks_at_start={stream: None if clock is None else round(clock * SECOND)})
 
 

@@ -115,7 +115,7 @@ def test_head_is_get_without_a_body(rest: Rest) -> None:
 def test_every_metric_is_there_and_right(rest: Rest) -> None:
     query = rest.query(name="all")
     rest.client.post("/streams/purchases/events", content=LINE * 3, headers={"Content-Type": "application/x-ndjson"})
-    stream = rest.service.session.definition("purchases").id
+    stream = rest.service.session.streams.definition("purchases").id
     rest.commit(
         streams={stream: {"tuples": 2, "late": 1, "malformed": 4, "bytes": 99, "offsets": {"0": 2}}},
         clocks={stream: 5 * SECOND},

@@ -37,7 +37,7 @@ def test_a_query_is_accepted_runs_and_retires(rest: Rest) -> None:
         {"team": "a"},
     )
     assert query["active_from"] == query["active_to"] == {"purchases": None}
-    stream = rest.service.session.definition("purchases").id
+    stream = rest.service.session.streams.definition("purchases").id
     wait_until(lambda: rest.get(f"/queries/{query['id']}")["epoch"], 10, "the query has an epoch")
     rest.commit(clocks_at_start={stream: 5 * SECOND})
     running = rest.get(f"/queries/{query['id']}")
@@ -70,8 +70,8 @@ def test_waiting_for_a_query_answers_when_it_runs(rest: Rest) -> None:
     )
     waiting.start()
     session = rest.service.session
-    wait_until(lambda: session.epoch >= 2 and len(session.list_queries()["queries"]) == 2, 10, "queries came")
-    wait_until(lambda: all(q["epoch"] for q in session.list_queries()["queries"]), 10, "they have epochs")
+    wait_until(lambda: session.epoch >= 2 and len(session.lookup.page()["queries"]) == 2, 10, "queries came")
+    wait_until(lambda: all(q["epoch"] for q in session.lookup.page()["queries"]), 10, "they have epochs")
     assert waiting.is_alive(), "it must not answer before they run"
     rest.commit()
     waiting.join(10)
@@ -173,7 +173,9 @@ def test_the_plan_of_a_join_tells_its_order_and_costs(rest: Rest) -> None:
     assert [join_input["tuples"] for join_input in unmeasured["inputs"]] == [None, None]
     assert "Costs are not known" in unmeasured["why"]
     other_query = rest.query(join.replace("p.price", "a.price"))
-    streams = {rest.service.session.definition(name).id: rows for name, rows in (("ads", 600), ("purchases", 50))}
+    streams = {
+        rest.service.session.streams.definition(name).id: rows for name, rows in (("ads", 600), ("purchases", 50))
+    }
     samples = {
         stream: [draw_sample(pa.RecordBatch.from_pydict({"user_id": range(rows)}), ["user_id"], 1)]
         for stream, rows in streams.items()
@@ -335,7 +337,7 @@ def test_a_query_that_is_on_disk_only_is_answered_too(rest: Rest) -> None:
     rest.retire(query["id"])
     before = rest.get(f"/queries/{query['id']}")
     rest.service.session.write_snapshot()
-    assert rest.service.session.query_in_memory(query["id"]) is None
+    assert rest.service.session.lookup.describe_in_memory(query["id"]) is None
     assert rest.get(f"/queries/{query['id']}") == before
     assert rest.read(rest.client.delete(f"/queries/{query['id']}"), 202) == before
     assert rest.get("/queries?state=RETIRED")["queries"] == [before]

@@ -89,12 +89,12 @@ def test_ndjson_and_arrow_carry_the_same_rows_and_the_cursor_in_headers(rest: Re
 
 def test_windows_carry_partial(rest: Rest) -> None:
     query = rest.post("/queries", {"sql": SUMS})
-    stream = rest.service.session.definition("purchases").id
+    stream = rest.service.session.streams.definition("purchases").id
     wait_until(lambda: rest.get(f"/queries/{query['id']}")["epoch"], 10, "the query has an epoch")
     rest.commit(clocks_at_start={stream: 5 * SECOND})
     slot, plan = (
         rest.get(f"/queries/{query['id']}")["slot"],
-        rest.service.session.live_query(query["id"]).query,
+        rest.service.session.lookup.deployed(query["id"]).query,
     )
     starts = [4, 0, 8]
     rows = pa.table(
@@ -324,7 +324,7 @@ def test_stopping_lets_waiting_readers_go(rest: Rest) -> None:
         path = f"/queries/{query['id']}/results?wait=60"
         waiting = threading.Thread(target=lambda: answers.append(client.get(path).json()))
         waiting.start()
-        wait_until(lambda: len(rest.service.session.list_queries()["queries"]) == 1, 5, "it answers")
+        wait_until(lambda: len(rest.service.session.lookup.page()["queries"]) == 1, 5, "it answers")
         rest.service.news.stop()
         waiting.join(10)
     assert answers[0]["rows"] == []

@@ -53,7 +53,7 @@ def test_a_used_stream_is_not_dropped(rest: Rest) -> None:
 def pushed(rest: Rest) -> list[int | None]:
     """Return the user ids that were pushed."""
     storage = rest.service.storage
-    connector = PushConnector(storage, rest.service.session.definition("purchases"))
+    connector = PushConnector(storage, rest.service.session.streams.definition("purchases"))
     end = connector.available(0)["0"].end
     return [n for chunk in connector.read("0", 0, end) for n in chunk.tuples["user_id"].to_pylist()]
 
@@ -107,7 +107,7 @@ def test_a_repeated_push_counts_once_also_after_a_restart(tmp_path: Path) -> Non
 
 def test_dead_letters_are_read_page_by_page(rest: Rest) -> None:
     assert rest.get("/streams/purchases/dead-letters")["rows"] == []
-    stream = rest.service.session.definition("purchases").id
+    stream = rest.service.session.streams.definition("purchases").id
     late = {
         "reason": "late",
         "detail": "too late",
@@ -147,7 +147,7 @@ def test_pushes_that_outrun_the_job_are_told_to_wait(tmp_path: Path) -> None:
         assert int(refused.headers["Retry-After"]) > 0
         assert rest.client.post(push, content=LINE, headers=keyed).content == first.content
         assert pushed(rest) == [1, 1]
-        stream = rest.service.session.definition("purchases").id
+        stream = rest.service.session.streams.definition("purchases").id
         counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "waterline": 1}
         rest.commit(streams={stream: counted | {"offsets": {"0": 1}}})
         for body in (*[b"\n" * 9] * 40, LINE):  # what is empty is read by no batch, and does not wait for one
@@ -164,7 +164,7 @@ def test_what_waits_is_bounded_over_restarts_too(tmp_path: Path) -> None:
     with open_rest(tmp_path, push_backlog_bytes=3 * len(LINE)) as rest:
         rest.stream()
         assert statuses(rest, 3) == [200, 200, 200]
-        stream = rest.service.session.definition("purchases").id
+        stream = rest.service.session.streams.definition("purchases").id
         counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "waterline": 1}
         rest.commit(streams={stream: counted | {"offsets": {"0": 1}}})
     with open_rest(tmp_path, push_backlog_bytes=3 * len(LINE)) as rest:
@@ -212,7 +212,7 @@ def test_a_body_that_brings_too_much_is_refused_as_a_whole(
 def test_segments_go_once_they_are_read_and_keys_stay(rest: Rest) -> None:
     headers = {"Content-Type": NDJSON, "Idempotency-Key": "k"}
     first = rest.client.post("/streams/purchases/events", content=LINE, headers=headers).content
-    stream = rest.service.session.definition("purchases").id
+    stream = rest.service.session.streams.definition("purchases").id
     counted = {stream: {"tuples": 1, "late": 0, "malformed": 0, "bytes": 9, "offsets": {"0": 1}}}
     rest.commit(streams=counted, clocks={stream: SECOND}, waterlines={stream: -SECOND})
     for _ in range(20):

@@ -61,12 +61,12 @@ def sums(rest: Rest, query: dict[str, Any], window: int, totals: dict[int, int])
             "count(*)": pa.array([1] * count, pa.int64()),
         }
     )
-    rest.commit(results=[rest.batches.aggregation(rest.service.session.definition("purchases").id, rows)])
+    rest.commit(results=[rest.batches.aggregation(rest.service.session.streams.definition("purchases").id, rows)])
 
 
 def measures(rest: Rest, query: dict[str, Any]) -> Any:
     """Return the measures of a query that aggregates."""
-    return rest.service.session.live_query(query["id"]).query.measures  # type: ignore[union-attr]
+    return rest.service.session.lookup.deployed(query["id"]).query.measures  # type: ignore[union-attr]
 
 
 def column(page: Page, name: str) -> list[str]:
@@ -228,7 +228,7 @@ def test_examples_are_made_of_the_streams_that_are_there(rest: Rest, person: Vis
 
 
 def test_a_stream_that_cannot_be_read_says_why(rest: Rest, person: Visit) -> None:
-    definition = rest.service.session.definition("purchases")
+    definition = rest.service.session.streams.definition("purchases")
     counts = {"tuples": 7, "late": 2, "malformed": 1, "bytes": 70, "offsets": {}, "unread": "the broker is away"}
     late = {
         "reason": "late",

@@ -51,7 +51,7 @@ def test_answers_about_a_defect_have_them_too(rest: Rest, monkeypatch: pytest.Mo
     def broken() -> list[object]:
         raise RuntimeError("hunter2")
 
-    monkeypatch.setattr(rest.service.session, "streams", broken)
+    monkeypatch.setattr(rest.service.session.streams, "describe_all", broken)
     answer = rest.client.get("/streams")
     assert answer.status_code == 500
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -1,4 +1,4 @@
-"""Drive a shared session by hand: a fake clock, batch records as the router writes them, no threads but the log's."""
+"""Drive a shared session by hand: a fake clock, batch records as the router writes them, no thread but the writer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import pyarrow as pa
 
 from engine.job_files import PlannedBatch, write_planned
 from operators.lookup.lookup_join import version_path
+from session.access.meters import Meters
+from session.access.principal import ANYONE, Quotas
+from session.access.tenant_session import TenantSession
 from session.archive import Archive
+from session.execution import execute_statement
 from session.idempotency import Idempotency
 from session.query_record import STATES
 from session.query_requests import QueryRequest
@@ -82,8 +86,7 @@ class Driver:
 
     def crash(self) -> None:
         """Drop the session without a snapshot and open the folder again."""
-        assert self.session._requests is not None
-        self.session._requests.close()
+        self.session._writer.close()
         self._open()
 
     def restart(self) -> None:
@@ -92,13 +95,12 @@ class Driver:
         self._open()
 
     def end(self) -> None:
-        """Stop the log's thread."""
-        assert self.session._requests is not None
-        self.session._requests.close()
+        """Stop the writer."""
+        self.session._writer.close()
 
     def stream(self, name: str = "purchases") -> str:
         """Declare a stream and return its id."""
-        return str(self.session.create_stream(STREAM.format(name))["id"])
+        return str(self.session.streams.create(STREAM.format(name))["id"])
 
     def write_table(self, rows: int) -> Path:
         """Write a file for ``TABLE`` with so many rows and return where it lies."""
@@ -113,8 +115,12 @@ class Driver:
 
     def create(self, *sql: str, **fields: Any) -> list[str]:
         """Accept queries in one request and return their ids."""
-        answers = self.session.create_queries([QueryRequest(text, **fields) for text in sql])
+        answers = self.session.queries.create([QueryRequest(text, **fields) for text in sql])
         return [answer["id"] for answer in answers]
+
+    def execute(self, sql: str) -> dict[str, Any]:
+        """Carry out a statement as somebody who may do everything."""
+        return execute_statement(TenantSession(self.session, ANYONE, Meters(Quotas())), sql)
 
     def flush(self) -> None:
         """Let the changelog timeout pass."""
@@ -205,7 +211,8 @@ class Driver:
         """Return the whole state that a start on the folder as it is now would give."""
         storage = Storage(str(self.folder))
         archive = Archive(storage)
-        state = Snapshots(storage, archive).load()
+        state = SessionState()
+        Snapshots(storage, archive).load(state)
         replay_logs(storage, state, Idempotency(storage))
         return observed(state, archive)
 

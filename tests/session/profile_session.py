@@ -53,7 +53,7 @@ class Load:
         """Delete the oldest queries, one request each."""
         for _ in range(count):
             with self.timed("delete 1"):
-                self.driver.session.delete_query(self.alive.popleft())
+                self.driver.session.queries.delete(self.alive.popleft())
 
     def step(self) -> None:
         """Let the session do what is due."""
@@ -73,21 +73,21 @@ class Load:
         """Read as a client does."""
         session = self.driver.session
         with self.timed("GET /queries"):
-            session.list_queries()
+            session.lookup.page()
         with self.timed("GET /queries?state=PENDING"):
-            session.list_queries(state="PENDING")
+            session.lookup.page(state="PENDING")
         with self.timed("GET /queries?cursor=newest"):
-            session.list_queries(cursor=self.alive[-10])
+            session.lookup.page(cursor=self.alive[-10])
         with self.timed("GET /queries/id"):
-            session.query(self.alive[-1])
+            session.lookup.describe(self.alive[-1])
         with self.timed("GET /queries/id/plan"):
-            session.query_plan(self.alive[0])
+            session.plans.of_query(self.alive[0])
         with self.timed("GET /changelogs"):
             session.changelogs_json(0)
         with self.timed("GET /changelogs?after=newest"):
             session.changelogs_json(session.epoch - 3)
         with self.timed("count by state"):
-            session.count_by_state()
+            session.lookup.count_by_state()
 
     def second(self, creates: int, deletes: int) -> None:
         """Let one second of load pass."""

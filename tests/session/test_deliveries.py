@@ -83,7 +83,7 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
             elif step.startswith("delete"):
                 running = [query for query in driver.state.queries.values() if query.state == "RUNNING"]
                 if running:
-                    driver.session.delete_query(running[number % len(running)].id, drain=step == "delete")
+                    driver.session.queries.delete(running[number % len(running)].id, drain=step == "delete")
                     driver.flush()
             elif step in ("pause", "resume", "replace"):
                 state = "PAUSED" if step == "resume" else "RUNNING"
@@ -91,16 +91,16 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
                 if chosen:
                     query = chosen[number % len(chosen)]
                     if step == "replace":
-                        bodies = driver.session.begin_replace(query.id, Replacement(query.sql)).wait()
+                        bodies = driver.session.queries.begin_replace(query.id, Replacement(query.sql)).wait()
                         sinks |= {bodies[0]["id"]} if query.id in sinks else set()
                     else:
-                        getattr(driver.session, f"begin_{step}")(query.id).wait()
+                        getattr(driver.session.queries, f"begin_{step}")(query.id).wait()
                     driver.flush()
             elif step == "batch":
                 batch()
             elif step == "cut off":
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(SinkDeliveries, "tell", lambda *_: None)
+                    patch.setattr(SinkDeliveries, "follow", lambda *_: None)
                     batch()
                 driver.crash()
             elif step == "disk full":
@@ -127,12 +127,12 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
 
 def test_a_delivery_is_over_when_a_paused_query_is_deleted_though_no_batch_comes(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
-    driver.session.begin_pause(query).wait()
+    driver.session.queries.begin_pause(query).wait()
     for _ in range(2):
         driver.flush()
         driver.batch()
     assert not new_follower(driver).deliveries.queries[query].is_over
-    driver.session.delete_query(query)
+    driver.session.queries.delete(query)
     driver.clock.advance(1)
     driver.session.step()
     assert new_follower(driver).deliveries.queries[query].is_over
@@ -140,7 +140,7 @@ def test_a_delivery_is_over_when_a_paused_query_is_deleted_though_no_batch_comes
 
 def test_what_was_told_before_queries_paused_reads_back(driver: Driver) -> None:
     first, second = driver.run(*[SELECTION.format("purchases", 5)] * 2, sink=FILE)
-    driver.session.delete_query(first, drain=False)
+    driver.session.queries.delete(first, drain=False)
     driver.flush()
     driver.batch()
     before = new_follower(driver).deliveries
@@ -165,7 +165,7 @@ def test_who_has_no_sink_costs_no_file(driver: Driver) -> None:
 def test_a_delivery_that_is_over_is_forgotten_with_its_query(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
     write_progress(driver.storage, part_of(query), {query: Progress(state=DONE, rows=7)})
-    driver.session.delete_query(query, drain=False)
+    driver.session.queries.delete(query, drain=False)
     for _ in range(RECORDS_A_WHOLE):
         driver.run(SELECTION.format("purchases", 6))
     assert query in new_follower(driver).deliveries.queries, "a restart would tell of it again while the query is known"
@@ -173,19 +173,19 @@ def test_a_delivery_that_is_over_is_forgotten_with_its_query(driver: Driver) -> 
     for _ in range(RECORDS_A_WHOLE):
         driver.run(SELECTION.format("purchases", 6))
     assert query not in new_follower(driver).deliveries.queries
-    assert driver.session.query(query)["delivery"]["rows"] == 7
+    assert driver.session.lookup.describe(query)["delivery"]["rows"] == 7
 
 
 def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("session.deliveries.FRESH_SECONDS", -1.0)
     (query,) = driver.run(SELECTION.format("purchases", 5), sink={**FILE, "flush_rows": 5, "flush_seconds": 0.5})
-    body = driver.session.query(query)
+    body = driver.session.lookup.describe(query)
     assert body["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}
     assert (body["delivery"]["state"], body["delivery"]["rows"]) == ("STALLED", 0), "no deliverer runs"
     tell_alive(driver.storage, "1-1", range(PARTS), time.time_ns() // 1000)
     progress = Progress(rows=3, errors=1, error="down", state="RETRYING", waiting_since_us=1, delivered_us=1_000_000)
     write_progress(driver.storage, part_of(query), {query: progress})
-    delivery = driver.session.query(query)["delivery"]
+    delivery = driver.session.lookup.describe(query)["delivery"]
     assert delivery.pop("lag_seconds") > 1e9
     assert delivery == {
         "state": "RETRYING",
@@ -229,14 +229,14 @@ def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
 def test_a_sink_that_does_not_fit_is_refused(driver: Driver, sink: object, message: str) -> None:
     with pytest.raises(NotAllowed, match=message):
         driver.create(SELECTION.format("purchases", 5), sink=sink)
-    assert driver.session.list_queries()["queries"] == []
+    assert driver.session.lookup.page()["queries"] == []
 
 
 def test_sql_says_sinks_too(driver: Driver) -> None:
     sql = f"CREATE QUERY q WITH (connector = 'file', path = 'rows', flush_rows = 7) AS {SELECTION}"
     for price in (5, 6):
         (query,) = driver.run(sql.format("purchases", price).replace("QUERY q", f"QUERY q{price}"))
-        assert driver.session.query(query)["sink"] == {"connector": "file", "path": "rows", "flush_rows": "7"}
+        assert driver.session.lookup.describe(query)["sink"] == {"connector": "file", "path": "rows", "flush_rows": "7"}
         assert query in new_follower(driver).deliveries.queries
     with pytest.raises(NotAllowed, match="said once"):
         driver.create(sql.format("purchases", 7), sink=FILE)

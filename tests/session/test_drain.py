@@ -36,12 +36,12 @@ def test_drain_rules(
     (query,) = driver.run(sql.format("purchases", 5))
     if between is not None:
         driver.batch({"s-1": between})
-    assert driver.session.delete_query(query)["state"] == "DRAINING"
+    assert driver.session.queries.delete(query)["state"] == "DRAINING"
     driver.flush()
     driver.batch()
     if after is not None:
         driver.batch({"s-1": after})
-    body = driver.session.query(query)
+    body = driver.session.lookup.describe(query)
     assert body["state"] == state
     assert driver.recovered() == driver.observed()
     driver.flush()
@@ -52,43 +52,43 @@ def test_drain_rules(
 def test_active_to_is_the_clock_at_the_start_of_the_batch_of_the_deletion(driver: Driver) -> None:
     (query,) = driver.run(AGGREGATION.format("purchases", 5))
     driver.batch({"s-1": 20})
-    driver.session.delete_query(query)
+    driver.session.queries.delete(query)
     driver.batch({"s-1": 30})  # the deletion waits for its changelog: this batch is still seen
     driver.flush()
-    assert driver.session.query(query)["active_to"] == {"purchases": None}
+    assert driver.session.lookup.describe(query)["active_to"] == {"purchases": None}
     driver.batch({"s-1": 31})
-    assert driver.session.query(query)["active_to"] == {"purchases": "2023-11-14T22:13:50.000000Z"}
+    assert driver.session.lookup.describe(query)["active_to"] == {"purchases": "2023-11-14T22:13:50.000000Z"}
 
 
 def test_without_drain_a_query_is_retired_at_once_and_its_slot_is_freed_by_the_next_batch(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10})
-    assert driver.session.delete_query(query, drain=False)["state"] == "RETIRED"
-    assert driver.session.count_by_state()["RETIRED"] == 1
+    assert driver.session.queries.delete(query, drain=False)["state"] == "RETIRED"
+    assert driver.session.lookup.count_by_state()["RETIRED"] == 1
     driver.flush()
     last = driver.changelogs()[-1]
     assert last["deleted"] == [{"id": query, "slot": 0, "drain": False}]
     assert last["freed"] == [{"id": query, "slot": 0}]
     # readers wait for the batch that frees it: until then there may be rows
-    assert driver.session.live_query(query).state == "DRAINING"
-    assert len(driver.session.slots()) == 1
+    assert driver.session.lookup.deployed(query).state == "DRAINING"
+    assert len(driver.session.lookup.slots()) == 1
     assert driver.recovered() == driver.observed()
     driver.batch()
-    assert driver.session.live_query(query).state == "RETIRED"
-    assert driver.session.live_query(query).last_seq == driver.session.applied_seq
-    assert driver.session.slots() == []
-    assert driver.session.live_query(query).deployments[-1].freed_epoch == last["epoch"]
+    assert driver.session.lookup.deployed(query).state == "RETIRED"
+    assert driver.session.lookup.deployed(query).last_seq == driver.session.applied_seq
+    assert driver.session.lookup.slots() == []
+    assert driver.session.lookup.deployed(query).deployments[-1].freed_epoch == last["epoch"]
     assert driver.recovered() == driver.observed()
 
 
 def test_a_slot_of_a_query_that_is_retired_at_once_goes_to_the_next_one(driver: Driver) -> None:
     first, second = driver.run(SELECTION.format("purchases", 5), SELECTION.format("purchases", 6))
-    driver.session.delete_query(first, drain=False)
+    driver.session.queries.delete(first, drain=False)
     (third,) = driver.create(SELECTION.format("purchases", 7))
     driver.flush()
-    assert driver.session.query(third)["slot"] == 0
+    assert driver.session.lookup.describe(third)["slot"] == 0
     driver.batch()
-    assert {query: driver.session.query(query)["state"] for query in (first, second, third)} == {
+    assert {query: driver.session.lookup.describe(query)["state"] for query in (first, second, third)} == {
         first: "RETIRED",
         second: "RUNNING",
         third: "RUNNING",
@@ -98,28 +98,28 @@ def test_a_slot_of_a_query_that_is_retired_at_once_goes_to_the_next_one(driver: 
 
 def test_a_stream_can_be_dropped_as_soon_as_its_last_query_is_retired(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5))
-    driver.session.delete_query(query, drain=False)
-    driver.session.drop_stream("purchases")
+    driver.session.queries.delete(query, drain=False)
+    driver.session.streams.drop("purchases")
     driver.flush()
     driver.batch()
-    assert driver.session.streams() == []
+    assert driver.session.streams.describe_all() == []
     assert driver.recovered() == driver.observed()
 
 
 def test_a_drain_may_be_cut_short_by_a_second_deletion(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10})
-    driver.session.delete_query(query)
+    driver.session.queries.delete(query)
     driver.flush()
     driver.batch()
-    assert driver.session.query(query)["state"] == "DRAINING"
-    driver.session.delete_query(query, drain=False)
+    assert driver.session.lookup.describe(query)["state"] == "DRAINING"
+    driver.session.queries.delete(query, drain=False)
     driver.flush()
     assert driver.changelogs()[-1]["deleted"] == []
     assert driver.changelogs()[-1]["freed"] == [{"id": query, "slot": 0}]
     assert driver.recovered() == driver.observed()
     driver.batch()
-    assert driver.session.query(query)["state"] == "RETIRED"
+    assert driver.session.lookup.describe(query)["state"] == "RETIRED"
 
 
 def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
@@ -129,7 +129,7 @@ def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
     driver.stream()
     (query,) = driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10})
-    driver.session.delete_query(query)
+    driver.session.queries.delete(query)
     driver.flush()
     driver.batch()
     driver.clock.advance(59)
@@ -141,13 +141,13 @@ def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
     driver.session.step()
     last = driver.changelogs()[-1]
     assert (last["freed"], last["why"]) == ([{"id": query, "slot": 0}], "1 drain timed out")
-    driver.session.delete_query(query, drain=False)  # it is freed already: nothing more to tell
+    driver.session.queries.delete(query, drain=False)  # it is freed already: nothing more to tell
     driver.flush()
     assert driver.changelogs()[-1] == last
-    assert driver.session.query(query)["state"] == "RETIRED"
-    assert driver.session.live_query(query).state == "DRAINING"
+    assert driver.session.lookup.describe(query)["state"] == "RETIRED"
+    assert driver.session.lookup.deployed(query).state == "DRAINING"
     driver.batch()
-    assert driver.session.live_query(query).state == "RETIRED"
+    assert driver.session.lookup.deployed(query).state == "RETIRED"
     assert driver.recovered() == driver.observed()
 
 
@@ -156,7 +156,7 @@ def test_a_drain_does_not_time_out_while_the_service_was_down(open_driver: Calla
     driver.stream()
     (query,) = driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10})
-    driver.session.delete_query(query)
+    driver.session.queries.delete(query)
     driver.flush()
     driver.batch()
     driver.clock.advance(3600)

@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from session import outcome_segments
-from session.execution import execute_statement
 from session.query_requests import QueryRequest
 from session.requests import Outcome
 from sources.core.errors import Conflict, CorruptData, NotAllowed, Overloaded
@@ -29,7 +28,7 @@ class Client:
 
     def __call__(self) -> Outcome:
         self.runs += 1
-        (body,) = self.driver.session.create_queries([self.request])
+        (body,) = self.driver.session.queries.create([self.request])
         return Outcome(201, {"Location": f"/queries/{body['id']}"}, orjson.dumps(body).decode())
 
 
@@ -66,7 +65,7 @@ def test_a_refusal_is_an_outcome(driver: Driver) -> None:
     driver.create(CHEAP, name="cheap")
     with pytest.raises(Conflict) as first:
         driver.session.idempotent("key", "print", client)
-    driver.session.delete_query("cheap")
+    driver.session.queries.delete("cheap")
     driver.crash()
     with pytest.raises(Conflict) as second:
         driver.session.idempotent("key", "print", client)
@@ -92,7 +91,7 @@ def test_being_asked_to_come_again_is_no_outcome(open_driver: Callable[..., Driv
     client = Client(driver)
     with pytest.raises(Overloaded):
         driver.session.idempotent("key", "print", client)
-    driver.session.delete_query("q-1")
+    driver.session.queries.delete("q-1")
     assert driver.session.idempotent("key", "print", client).status == 201
     busy = Outcome(503, {}, "")
     assert driver.session.idempotent("other", "print", lambda: busy) == busy
@@ -122,7 +121,7 @@ def test_the_effects_of_statements_are_not_repeated_either(driver: Driver) -> No
         answers: list[object] = []
 
         def dies(statement: str = sql, answers: list[object] = answers) -> Outcome:
-            answers.append(execute_statement(driver.session, statement))
+            answers.append(driver.execute(statement))
             raise KeyboardInterrupt
 
         for _ in range(3):

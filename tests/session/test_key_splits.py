@@ -68,7 +68,7 @@ def test_a_split_goes_with_its_last_query(tmp_path: Path) -> None:
     driver.batch({"s-1": 100})
     assert split(driver, FIRST)
     driver.batch({"s-1": 101})
-    driver.session.delete_query(query, drain=False)
+    driver.session.queries.delete(query, drain=False)
     driver.create(TESTED_JOIN.format("purchases", 1))  # the same operator, by the same changelog
     driver.flush()
     driver.batch({"s-1": 102})
@@ -90,6 +90,6 @@ def test_with_splits_off_those_that_are_there_end(tmp_path: Path) -> None:
         driver.session.reoptimize()
         driver.batch({"s-1": second})
     assert (driver.state.plan.splits, driver.state.active.splits) == ({}, {})
-    kinds = [change["kind"] for change in driver.session.plan()["changes"]]
+    kinds = [change["kind"] for change in driver.session.plans.graph()["changes"]]
     assert kinds == ["unsplit"]
     driver.end()

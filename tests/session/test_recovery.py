@@ -102,17 +102,17 @@ def take(driver: Driver, step: Step, at: int) -> None:
             fields = {"ttl_seconds": 5 + number} if number % 5 == 0 else {}
             driver.create(*(text.format(name, number) for text in sql), **fields)
         case "delete" | "delete now" if alive:
-            driver.session.delete_query(alive[number % len(alive)].id, drain=kind == "delete")
+            driver.session.queries.delete(alive[number % len(alive)].id, drain=kind == "delete")
         case "pause" | "resume" if alive:
             query = alive[number % len(alive)]
-            begin = driver.session.begin_pause if kind == "pause" else driver.session.begin_resume
+            begin = driver.session.queries.begin_pause if kind == "pause" else driver.session.queries.begin_resume
             with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id} is"):
                 assert begin(query.id).wait()[0]["state"] in WANTED[kind]
         case "replace" | "replace now" if alive:
             query = alive[number % len(alive)]
             replacement = Replacement(SELECTION.format(next(iter(query.stream_names.values())), number))
             with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id} is"):
-                driver.session.begin_replace(query.id, replacement, drain=kind == "replace").wait()
+                driver.session.queries.begin_replace(query.id, replacement, drain=kind == "replace").wait()
         case "batch" | "old batch" | "quiet batch":
             streams = [s.definition.id for s in driver.state.catalog.states()]
             times = {stream: at + number for stream in streams if kind != "quiet batch"}
@@ -133,12 +133,12 @@ def take(driver: Driver, step: Step, at: int) -> None:
                 driver.stream(name)
         case "drop":
             with contextlib.suppress(Conflict, UnknownObject):
-                driver.session.drop_stream(name)
+                driver.session.streams.drop(name)
         case "table":
             path = driver.write_table(kind_number)
             exists = driver.state.catalog.find_table("packs") is not None
             with pytest.raises(Conflict) if exists else contextlib.nullcontext():
-                driver.session.create_table(TABLE.format(path))
+                driver.session.tables.create(TABLE.format(path))
         case "look up" if driver.state.catalog.find_table("packs") is not None and name in driver.state.catalog:
             driver.write_table(number)
             driver.table_rows[driver.create(LOOKUP.format(name))[0]] = number
@@ -146,12 +146,12 @@ def take(driver: Driver, step: Step, at: int) -> None:
             driver.write_table(number)
             exists = driver.state.catalog.find_table("packs") is not None
             with contextlib.nullcontext() if exists else pytest.raises(UnknownObject):
-                driver.session.refresh_table("packs")
+                driver.session.tables.refresh("packs")
                 looking = (q for q in alive if lookups_of(q.query))
                 driver.table_rows |= dict.fromkeys((q.id for q in looking), number)
         case "drop table":
             with contextlib.suppress(Conflict, UnknownObject):
-                driver.session.drop_table("packs")
+                driver.session.tables.drop("packs")
         case "snapshot":
             driver.session.write_snapshot()
         case "crash":
@@ -198,7 +198,7 @@ def check_invariants(driver: Driver) -> None:
         assert sorted(state.draining.silent(limit, lambda stream: moved_us.get(stream, 0))) == sorted(silent)
     for number in range(1, state.next_query):
         with contextlib.suppress(UnknownObject):  # an id that was given to a request that was refused
-            driver.session.query(f"q-{number}")
+            driver.session.lookup.describe(f"q-{number}")
 
 
 def check_tables(driver: Driver) -> None:
@@ -307,7 +307,7 @@ def check_changelogs(driver: Driver) -> None:
 def test_a_crash_between_request_and_changelog_leaves_the_query_pending(driver: Driver) -> None:
     driver.create(SELECTION.format("purchases", 5))
     driver.crash()
-    assert driver.session.query("q-1")["state"] == "PENDING"
+    assert driver.session.lookup.describe("q-1")["state"] == "PENDING"
     driver.flush()
     assert [created["id"] for created in driver.changelogs()[-1]["created"]] == ["q-1"]
 
@@ -316,9 +316,9 @@ def test_a_crash_between_stream_and_changelog_announces_the_stream_later(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(driver.session._changelogs, "append", _die)
+        patched.setattr(driver.session._changelogs._log, "append", _die)
         with pytest.raises(KeyboardInterrupt):
-            driver.session.create_stream(STREAM.format("ads"))
+            driver.session.streams.create(STREAM.format("ads"))
     driver.crash()
     driver.session.step()
     assert [s["name"] for s in driver.changelogs()[-1]["streams_created"]] == ["ads"]
@@ -334,13 +334,13 @@ def test_a_crash_between_snapshot_and_trimming_replays_nothing_twice(
     driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10}, [(0, 5, BEGINNING)])
     with monkeypatch.context() as patched:
-        patched.setattr(driver.session._requests, "trim", _die)
+        patched.setattr(driver.session._writer, "trim", _die)
         with pytest.raises(KeyboardInterrupt):
             driver.session.write_snapshot()
     before = driver.observed()
     driver.crash()
     assert driver.observed() == before
-    assert driver.session.query("q-1")["rows_out"] == 5
+    assert driver.session.lookup.describe("q-1")["rows_out"] == 5
 
 
 def test_a_snapshot_bounds_the_request_log_and_the_sums_do_not_need_old_batches(driver: Driver) -> None:
@@ -353,8 +353,8 @@ def test_a_snapshot_bounds_the_request_log_and_the_sums_do_not_need_old_batches(
     driver.crash()
     assert driver.session.snapshot_seq == 2
     driver.batch({"s-1": 11}, [(0, 1, BEGINNING)])
-    assert driver.session.query("q-1")["rows_out"] == 6
-    assert driver.session.stream("purchases")["tuples"] == 2
+    assert driver.session.lookup.describe("q-1")["rows_out"] == 6
+    assert driver.session.streams.describe("purchases")["tuples"] == 2
     assert driver.create(SELECTION.format("purchases", 6)) == ["q-2"]
     assert driver.recovered() == driver.observed()
 
@@ -375,10 +375,10 @@ def test_snapshots_come_by_themselves(driver: Driver, monkeypatch: pytest.Monkey
 
 def test_ids_are_never_given_again_after_everything_was_trimmed(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5))
-    driver.session.delete_query(query, drain=False)
+    driver.session.queries.delete(query, drain=False)
     driver.flush()
     driver.batch()
-    driver.session.drop_stream("purchases")
+    driver.session.streams.drop("purchases")
     driver.clock.advance(2 * 86400)
     driver.session.step()
     driver.restart()
@@ -408,9 +408,9 @@ def test_what_is_told_without_a_flush_may_be_torn(driver: Driver, torn: bytes) -
     driver.session.step()
     assert driver.session.problem is None
     assert read_registered(driver.storage) is None
-    assert driver.session.query(query)["state"] == PENDING
+    assert driver.session.lookup.describe(query)["state"] == PENDING
     driver.batch()
-    assert driver.session.query(query)["state"] == RUNNING
+    assert driver.session.lookup.describe(query)["state"] == RUNNING
 
 
 def test_a_snapshot_of_another_version_is_refused(driver: Driver) -> None:
@@ -426,11 +426,11 @@ def test_requests_read_back_as_they_were_written(driver: Driver) -> None:
     record = driver.state.queries["q-1"]
     read_back = type(record).from_json(orjson.loads(orjson.dumps(record.to_json())))
     assert read_back == record
-    assert read_back.describe() == driver.session.query("q-1")
+    assert read_back.describe() == driver.session.lookup.describe("q-1")
 
 
 def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
-    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    driver.session.tables.create(TABLE.format(driver.write_table(1)))
     driver.run(LOOKUP.format("purchases"))
     driver.write_table(2)
     first, second = "q-1", *driver.run(LOOKUP.format("purchases"))
@@ -439,8 +439,8 @@ def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
     driver.session.write_snapshot()
     assert len(driver.storage.names("tables")) == 2
     with pytest.raises(Conflict, match=f"2 queries use 'packs': {first}, {second}"):
-        driver.session.drop_table("packs")
-    driver.session.delete_query(first, drain=False)
+        driver.session.tables.drop("packs")
+    driver.session.queries.delete(first, drain=False)
     driver.flush()
     driver.batch()
     driver.session.write_snapshot()
@@ -449,7 +449,7 @@ def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
 
 
 def test_a_query_whose_table_cannot_be_kept_is_refused(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    driver.session.tables.create(TABLE.format(driver.write_table(1)))
     before = driver.observed()
     with monkeypatch.context() as full:
 
@@ -464,21 +464,21 @@ def test_a_query_whose_table_cannot_be_kept_is_refused(driver: Driver, monkeypat
 
 
 def test_a_table_and_a_stream_have_different_names(driver: Driver) -> None:
-    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    driver.session.tables.create(TABLE.format(driver.write_table(1)))
     with pytest.raises(Conflict, match="The name of a stream must be new; 'PACKS' exists"):
         driver.stream("PACKS")
     with pytest.raises(Conflict, match="The name of a table must be new; 'purchases' exists"):
-        driver.session.create_table(TABLE.format(driver.write_table(1)).replace("packs", "purchases", 1))
-    assert driver.session.create_table(TABLE.format("x").replace("TABLE", "TABLE IF NOT EXISTS", 1))["id"] == "t-1"
+        driver.session.tables.create(TABLE.format(driver.write_table(1)).replace("packs", "purchases", 1))
+    assert driver.session.tables.create(TABLE.format("x").replace("TABLE", "TABLE IF NOT EXISTS", 1))["id"] == "t-1"
 
 
 def test_a_table_whose_file_does_not_fit_is_not_there(driver: Driver) -> None:
     path = driver.write_table(1)
     path.write_text("gem_pack,name\nx,y\n")
     with pytest.raises(NotAllowed, match="must be a BIGINT, got 'x'"):
-        driver.session.create_table(TABLE.format(path))
-    assert driver.session.tables() == []
-    driver.session.create_table(TABLE.format(driver.write_table(1)))
+        driver.session.tables.create(TABLE.format(path))
+    assert driver.session.tables.describe_all() == []
+    driver.session.tables.create(TABLE.format(driver.write_table(1)))
     path.unlink()
     with pytest.raises(NotAllowed, match="must exist where the service runs"):
         driver.create(LOOKUP.format("purchases"))
@@ -494,7 +494,7 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
         sql = (SELECTION, AGGREGATION, TESTED_JOIN)[number % 3]
         driver.create(sql.format("purchases", number))
         if number % 4 == 2:
-            driver.session.delete_query(f"q-{number}")
+            driver.session.queries.delete(f"q-{number}")
         driver.flush()
         driver.session.reoptimize()
         record = driver.batch({"s-1": 10 * number})
@@ -522,6 +522,7 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
 
 def test_recovery_of_an_empty_folder_is_an_empty_state(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    state = Snapshots(storage, Archive(storage)).load()
+    state = SessionState()
+    Snapshots(storage, Archive(storage)).load(state)
     replay_logs(storage, state, Idempotency(storage))
     assert (state.epoch, state.applied_seq, len(state.queries)) == (0, 0, 0)

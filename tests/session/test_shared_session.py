@@ -42,7 +42,7 @@ def test_a_stream_is_in_a_changelog_when_its_creation_is_answered(driver: Driver
     (changelog,) = driver.changelogs()
     assert [stream["name"] for stream in changelog["streams_created"]] == ["purchases"]
     assert changelog["why"] == "stream purchases created"
-    body = driver.session.stream("PURCHASES")
+    body = driver.session.streams.describe("PURCHASES")
     assert body["columns"][3] == {"name": "time", "type": "TIMESTAMP", "event_time": True}
     assert body["source"]["connector"] == "push"
     assert (body["clock"], body["waterline"], body["tuples"]) == (None, None, 0)
@@ -51,7 +51,7 @@ def test_a_stream_is_in_a_changelog_when_its_creation_is_answered(driver: Driver
 def test_a_stream_reports_what_batches_took_in(driver: Driver) -> None:
     driver.batch({"s-1": 10})
     driver.batch({"s-1": 5})
-    body = driver.session.stream("purchases")
+    body = driver.session.streams.describe("purchases")
     assert (body["clock"], body["waterline"]) == (
         "2023-11-14T22:13:30.000000Z",
         "2023-11-14T22:13:28.000000Z",
@@ -61,33 +61,33 @@ def test_a_stream_reports_what_batches_took_in(driver: Driver) -> None:
 
 def test_a_stream_reports_the_options_of_its_waterline_and_whether_it_is_idle(driver: Driver) -> None:
     options = "max_future = 'none', idle_timeout = '90 s', waterline_percentile = '99.5'"
-    driver.session.create_stream(STREAM.format("ads").replace("format = 'json'", f"format = 'json', {options}"))
+    driver.session.streams.create(STREAM.format("ads").replace("format = 'json'", f"format = 'json', {options}"))
     fields = ("max_future_seconds", "idle_timeout_seconds", "waterline_percentile", "idle")
-    assert [driver.session.stream("purchases")[name] for name in fields] == [3600.0, None, None, False]
-    assert [driver.session.stream("ads")[name] for name in fields] == [None, 90.0, 99.5, False]
-    assert driver.session.stream("ads")["source"]["options"] == {}
+    assert [driver.session.streams.describe("purchases")[name] for name in fields] == [3600.0, None, None, False]
+    assert [driver.session.streams.describe("ads")[name] for name in fields] == [None, 90.0, 99.5, False]
+    assert driver.session.streams.describe("ads")["source"]["options"] == {}
     driver.flush()
     driver.batch({"s-1": 10}, idle=["s-2"])
-    assert [driver.session.stream(name)["idle"] for name in ("purchases", "ads")] == [False, True]
+    assert [driver.session.streams.describe(name)["idle"] for name in ("purchases", "ads")] == [False, True]
     driver.restart()
-    assert [driver.session.stream(name)["idle"] for name in ("purchases", "ads")] == [False, True]
-    assert [driver.session.stream("ads")[name] for name in fields] == [None, 90.0, 99.5, True]
+    assert [driver.session.streams.describe(name)["idle"] for name in ("purchases", "ads")] == [False, True]
+    assert [driver.session.streams.describe("ads")[name] for name in fields] == [None, 90.0, 99.5, True]
     driver.batch({"s-2": 10})
-    assert not driver.session.stream("ads")["idle"]
+    assert not driver.session.streams.describe("ads")["idle"]
 
 
 def test_a_stream_in_use_cannot_be_dropped_and_its_name_is_free_afterwards(driver: Driver) -> None:
     (query,) = driver.run(CHEAP)
     with pytest.raises(Conflict, match="q-1"):
-        driver.session.drop_stream("purchases")
-    driver.session.delete_query(query, drain=False)
+        driver.session.streams.drop("purchases")
+    driver.session.queries.delete(query, drain=False)
     driver.flush()
     driver.batch()
-    driver.session.drop_stream("purchases")
-    assert driver.session.streams() == []
+    driver.session.streams.drop("purchases")
+    assert driver.session.streams.describe_all() == []
     assert driver.changelogs()[-1]["streams_dropped"] == ["s-1"]
-    assert driver.session.query(query)["active_from"] == {"purchases": None}
-    assert driver.session.query_plan(query)["streams"] == ["purchases"]
+    assert driver.session.lookup.describe(query)["active_from"] == {"purchases": None}
+    assert driver.session.plans.of_query(query)["streams"] == ["purchases"]
     assert driver.stream() == "s-2", "another stream, though of the same name"
     assert driver.recovered() == driver.observed()
 
@@ -101,23 +101,23 @@ def test_a_query_runs_from_when_its_batch_is_planned(driver: Driver) -> None:
     driver.session.on_deployment(lambda: calls.append("deployed"))
     (query,) = driver.create(CHEAP)
     driver.flush()
-    assert driver.session.query(query)["state"] == "PENDING"
+    assert driver.session.lookup.describe(query)["state"] == "PENDING"
     planned = driver.plan()
-    early = driver.session.query(query)
+    early = driver.session.lookup.describe(query)
     assert early["state"] == "RUNNING"
     assert early["active_from"] == {"purchases": "2023-11-14T22:13:30.000000Z"}
     assert calls == ["deployed"]
     (later,) = driver.create(CHEAP)
     driver.flush()
-    assert driver.session.query(later)["state"] == "PENDING", "the next batch takes it in"
+    assert driver.session.lookup.describe(later)["state"] == "PENDING", "the next batch takes it in"
     driver.crash()
-    assert driver.session.query(query) == early
+    assert driver.session.lookup.describe(query) == early
     driver.batch({"s-1": 11}, epoch=planned.epoch, planned=planned)
-    assert driver.session.query(query) == early
-    assert driver.session.query(later)["state"] == "PENDING"
+    assert driver.session.lookup.describe(query) == early
+    assert driver.session.lookup.describe(later)["state"] == "PENDING"
     driver.batch({"s-1": 12})
-    assert driver.session.query(later)["state"] == "RUNNING"
-    assert driver.session.query(later)["active_from"] == {"purchases": "2023-11-14T22:13:31.000000Z"}
+    assert driver.session.lookup.describe(later)["state"] == "RUNNING"
+    assert driver.session.lookup.describe(later)["active_from"] == {"purchases": "2023-11-14T22:13:31.000000Z"}
 
 
 def test_a_query_that_is_deleted_while_its_batch_runs_drains(driver: Driver) -> None:
@@ -125,24 +125,24 @@ def test_a_query_that_is_deleted_while_its_batch_runs_drains(driver: Driver) -> 
     (query,) = driver.create(CHEAP)
     driver.flush()
     planned = driver.plan()
-    driver.session.delete_query(query)
+    driver.session.queries.delete(query)
     driver.batch({"s-1": 11}, epoch=planned.epoch, planned=planned)
-    assert driver.session.query(query)["state"] == "DRAINING"
+    assert driver.session.lookup.describe(query)["state"] == "DRAINING"
     driver.flush()
     driver.batch({"s-1": 12})
-    assert driver.session.query(query)["active_to"] == {"purchases": "2023-11-14T22:13:31.000000Z"}
+    assert driver.session.lookup.describe(query)["active_to"] == {"purchases": "2023-11-14T22:13:31.000000Z"}
 
 
 def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver: Driver) -> None:
     driver.batch({"s-1": 10})
-    (accepted,) = driver.session.create_queries(
+    (accepted,) = driver.session.queries.create(
         [QueryRequest(CHEAP, name="cheap", sink="log", ttl_seconds=60, labels={"team": "a"})]
     )
     assert (accepted["state"], accepted["slot"], accepted["epoch"]) == ("PENDING", None, None)
     driver.flush()
-    assert driver.session.query("q-1")["state"] == "PENDING"
+    assert driver.session.lookup.describe("q-1")["state"] == "PENDING"
     driver.batch({"s-1": 11})
-    body = driver.session.query("q-1")
+    body = driver.session.lookup.describe("q-1")
     created, deployed = body.pop("created_at"), body.pop("deployed_at")
     assert created < deployed
     assert body == {
@@ -177,42 +177,42 @@ def test_a_batch_of_an_earlier_epoch_does_not_make_a_query_run(driver: Driver) -
     driver.create(CHEAP)
     driver.flush()
     driver.batch({"s-1": 10}, epoch=1)
-    assert driver.session.query("q-1")["state"] == "PENDING"
+    assert driver.session.lookup.describe("q-1")["state"] == "PENDING"
     driver.batch()
-    assert driver.session.query("q-1")["active_from"] == {"purchases": "2023-11-14T22:13:30.000000Z"}
+    assert driver.session.lookup.describe("q-1")["active_from"] == {"purchases": "2023-11-14T22:13:30.000000Z"}
 
 
 def test_results_count_for_the_query_that_held_the_slot_at_the_batchs_epoch(driver: Driver) -> None:
     (first,) = driver.run(CHEAP)
-    driver.session.delete_query(first, drain=False)
+    driver.session.queries.delete(first, drain=False)
     (second,) = driver.create(CHEAP)
     driver.flush()
     assert [c["slot"] for c in driver.changelogs()[-1]["created"]] == [0], "the freed slot is refilled"
     latest = BEGINNING + SECOND
     driver.batch(results=[(0, 3, latest)], epoch=driver.state.active_epoch)
-    assert [driver.session.query(q)["rows_out"] for q in (first, second)] == [3, 0]
+    assert [driver.session.lookup.describe(q)["rows_out"] for q in (first, second)] == [3, 0]
     record = driver.batch(results=[(0, 4, latest)])
-    assert [driver.session.query(q)["rows_out"] for q in (first, second)] == [3, 4]
-    latency = driver.session.query(second)["event_time_latency_seconds"]
+    assert [driver.session.lookup.describe(q)["rows_out"] for q in (first, second)] == [3, 4]
+    latency = driver.session.lookup.describe(second)["event_time_latency_seconds"]
     assert latency == (record["committed_us"] - latest) / 1e6
 
 
 def test_a_failed_query_says_why_and_gives_its_slot_back(driver: Driver) -> None:
     failing, running = driver.run(CHEAP, REVENUE)
     driver.batch(failures={failing: "evaluation raised"})
-    body = driver.session.query(failing)
+    body = driver.session.lookup.describe(failing)
     assert (body["state"], body["error"]) == ("FAILED", "evaluation raised")
-    assert driver.session.query(running)["state"] == "RUNNING"
+    assert driver.session.lookup.describe(running)["state"] == "RUNNING"
     driver.flush()
     assert driver.changelogs()[-1]["freed"] == [{"id": failing, "slot": 0}]
-    driver.session.delete_query(failing)
-    assert driver.session.query(failing)["state"] == "FAILED"
+    driver.session.queries.delete(failing)
+    assert driver.session.lookup.describe(failing)["state"] == "FAILED"
 
 
 def test_a_query_deleted_before_its_changelog_never_runs(driver: Driver) -> None:
     (query,) = driver.create(CHEAP)
     epoch = driver.session.epoch
-    assert driver.session.delete_query(query)["state"] == "RETIRED"
+    assert driver.session.queries.delete(query)["state"] == "RETIRED"
     driver.flush()
     assert driver.session.epoch == epoch, "there is nothing to tell"
     assert driver.recovered() == driver.observed()
@@ -220,70 +220,70 @@ def test_a_query_deleted_before_its_changelog_never_runs(driver: Driver) -> None
 
 def test_deleting_again_changes_nothing(driver: Driver) -> None:
     (query,) = driver.run(CHEAP, name="cheap")
-    driver.session.delete_query("cheap")
+    driver.session.queries.delete("cheap")
     before = driver.observed()
-    driver.session.delete_query(query)
-    driver.session.delete_query("cheap")
+    driver.session.queries.delete(query)
+    driver.session.queries.delete("cheap")
     assert driver.observed() == before
 
 
 def test_a_name_is_free_again_once_its_query_is_deleted(driver: Driver) -> None:
     (first,) = driver.run(CHEAP, name="cheap")
-    driver.session.delete_query("cheap")
+    driver.session.queries.delete("cheap")
     (second,) = driver.run(CHEAP, name="cheap")
     assert first != second
-    driver.session.delete_query("cheap")
-    assert driver.session.query(second)["state"] == "DRAINING"
+    driver.session.queries.delete("cheap")
+    assert driver.session.lookup.describe(second)["state"] == "DRAINING"
 
 
 Refused = list[tuple[Callable[[SharedSession], Any], type[BraidError], str]]
 REFUSED: Refused = [
-    (lambda s: s.create_queries([]), MalformedRequest, "At least one query"),
+    (lambda s: s.queries.create([]), MalformedRequest, "At least one query"),
     (
-        lambda s: s.create_queries([QueryRequest(CHEAP), QueryRequest("SELECT nothing FROM purchases")]),
+        lambda s: s.queries.create([QueryRequest(CHEAP), QueryRequest("SELECT nothing FROM purchases")]),
         NotAllowed,
         "Query 2 of 2: .*nothing",
     ),
-    (lambda s: s.create_queries([QueryRequest("SELEC")]), MalformedRequest, "SELEC"),
-    (lambda s: s.create_queries([QueryRequest("DROP STREAM purchases")]), NotAllowed, "must be SELECT"),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, name="taken")]), Conflict, "'taken'"),
+    (lambda s: s.queries.create([QueryRequest("SELEC")]), MalformedRequest, "SELEC"),
+    (lambda s: s.queries.create([QueryRequest("DROP STREAM purchases")]), NotAllowed, "must be SELECT"),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, name="taken")]), Conflict, "'taken'"),
     (
-        lambda s: s.create_queries([QueryRequest(CHEAP, name="a"), QueryRequest(CHEAP, name="a")]),
+        lambda s: s.queries.create([QueryRequest(CHEAP, name="a"), QueryRequest(CHEAP, name="a")]),
         Conflict,
         "'a'",
     ),
     (
-        lambda s: s.create_queries([QueryRequest(CHEAP, name="fresh"), QueryRequest(f"CREATE QUERY taken AS {CHEAP}")]),
+        lambda s: s.queries.create([QueryRequest(CHEAP, name="fresh"), QueryRequest(f"CREATE QUERY taken AS {CHEAP}")]),
         Conflict,
         "'taken'",
     ),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, name="q-7")]), NotAllowed, "look like an id"),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, name="_x")]), NotAllowed, "rename the query '_x'"),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, name="a/b")]), NotAllowed, "no '/'"),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, sink="kafka")]), NotAllowed, '"log".*kafka'),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, ttl_seconds=0)]), NotAllowed, "ttl_seconds"),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, ttl_seconds=float("nan"))]), NotAllowed, "ttl_seconds"),
-    (lambda s: s.create_queries([QueryRequest(CHEAP, labels={"a": 1})]), NotAllowed, "labels"),  # type: ignore[dict-item]
-    (lambda s: s.create_queries([QueryRequest(CHEAP)] * 4), Overloaded, "max_queries"),
-    (lambda s: s.create_stream(STREAM.format("Purchases")), Conflict, "'Purchases' exists"),
-    (lambda s: s.create_stream(CHEAP), NotAllowed, "CREATE STREAM"),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, name="q-7")]), NotAllowed, "look like an id"),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, name="_x")]), NotAllowed, "rename the query '_x'"),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, name="a/b")]), NotAllowed, "no '/'"),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, sink="kafka")]), NotAllowed, '"log".*kafka'),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, ttl_seconds=0)]), NotAllowed, "ttl_seconds"),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, ttl_seconds=float("nan"))]), NotAllowed, "ttl_seconds"),
+    (lambda s: s.queries.create([QueryRequest(CHEAP, labels={"a": 1})]), NotAllowed, "labels"),  # type: ignore[dict-item]
+    (lambda s: s.queries.create([QueryRequest(CHEAP)] * 4), Overloaded, "max_queries"),
+    (lambda s: s.streams.create(STREAM.format("Purchases")), Conflict, "'Purchases' exists"),
+    (lambda s: s.streams.create(CHEAP), NotAllowed, "CREATE STREAM"),
     (
-        lambda s: s.create_stream(
+        lambda s: s.streams.create(
             "CREATE STREAM made (time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
             " WITH (connector = 'generator', dataset = 'many', rate = '1')"
         ),
         NotAllowed,
         "'many'",
     ),
-    (lambda s: s.drop_stream("purchases"), Conflict, "q-1"),
-    (lambda s: s.drop_stream("nowhere"), UnknownObject, "Streams: purchases"),
-    (lambda s: s.create_table("SHOW STREAMS"), NotAllowed, "declared with CREATE TABLE"),
-    (lambda s: s.delete_query("nobody"), UnknownObject, "'nobody'"),
-    (lambda s: s.query("q-99"), UnknownObject, "'q-99'"),
-    (lambda s: s.stream("nowhere"), UnknownObject, "nowhere"),
-    (lambda s: s.list_queries(state="ASLEEP"), MalformedRequest, "PENDING, RUNNING"),
-    (lambda s: s.list_queries(limit=0), MalformedRequest, "limit"),
-    (lambda s: s.list_queries(cursor="x"), MalformedRequest, "cursor"),
+    (lambda s: s.streams.drop("purchases"), Conflict, "q-1"),
+    (lambda s: s.streams.drop("nowhere"), UnknownObject, "Streams: purchases"),
+    (lambda s: s.tables.create("SHOW STREAMS"), NotAllowed, "declared with CREATE TABLE"),
+    (lambda s: s.queries.delete("nobody"), UnknownObject, "'nobody'"),
+    (lambda s: s.lookup.describe("q-99"), UnknownObject, "'q-99'"),
+    (lambda s: s.streams.describe("nowhere"), UnknownObject, "nowhere"),
+    (lambda s: s.lookup.page(state="ASLEEP"), MalformedRequest, "PENDING, RUNNING"),
+    (lambda s: s.lookup.page(limit=0), MalformedRequest, "limit"),
+    (lambda s: s.lookup.page(cursor="x"), MalformedRequest, "cursor"),
     (lambda s: s.changelogs_json(-1), MalformedRequest, "after"),
 ]
 
@@ -317,7 +317,7 @@ def test_a_request_that_cannot_reach_the_disk_changes_nothing(driver: Driver, mo
         with pytest.raises(NotReady, match="No space left"):
             driver.create(CHEAP, name="cheap")
         with pytest.raises(NotReady, match="No space left"):
-            driver.session.drop_stream("purchases")
+            driver.session.streams.drop("purchases")
     assert driver.observed() == {**before, "next_query": before["next_query"] + 1}
     assert driver.create(CHEAP, name="cheap") == ["q-2"], "an id is never given twice"
 
@@ -369,7 +369,7 @@ def test_a_changelog_is_cut_when_the_batch_is_full_or_the_first_has_waited(
 
 def test_changelogs_say_which_slots_kept_their_query(driver: Driver) -> None:
     driver.run(CHEAP, CHEAP, REVENUE)
-    driver.session.delete_query("q-2", drain=False)
+    driver.session.queries.delete("q-2", drain=False)
     driver.create(REVENUE, REVENUE)
     driver.flush()
     (changelog,) = map(orjson.loads, driver.session.changelogs_json(after=2))
@@ -384,7 +384,7 @@ def test_slots_at_the_end_are_dropped_after_a_while(open_driver: Callable[..., D
     driver.stream()
     driver.run(CHEAP, CHEAP, CHEAP)
     for query in ("q-1", "q-3"):
-        driver.session.delete_query(query, drain=False)
+        driver.session.queries.delete(query, drain=False)
     driver.flush()
     driver.batch()
     driver.clock.advance(59)
@@ -406,10 +406,10 @@ def test_a_ttl_deletes_with_drain_also_after_a_restart(driver: Driver) -> None:
     driver.crash()
     driver.clock.advance(28)
     driver.session.step()
-    assert driver.session.query("q-1")["state"] == "RUNNING"
+    assert driver.session.lookup.describe("q-1")["state"] == "RUNNING"
     driver.clock.advance(2)
     driver.session.step()
-    assert driver.session.query("q-1")["state"] == "DRAINING"
+    assert driver.session.lookup.describe("q-1")["state"] == "DRAINING"
     driver.flush()
     assert driver.changelogs()[-1]["deleted"] == [{"id": "q-1", "slot": 0, "drain": True}]
 
@@ -421,33 +421,33 @@ def test_deadlines_of_queries_that_are_gone_take_no_room_for_ever(
     (kept,) = driver.create(CHEAP, ttl_seconds=3600)
     for _ in range(30):
         (query,) = driver.create(CHEAP, ttl_seconds=7200)
-        driver.session.delete_query(query)
+        driver.session.queries.delete(query)
         driver.session.write_snapshot()
         driver.clock.advance(1)
         driver.session.step()
         assert len(driver.session._deadlines._ttls) <= 8
     driver.clock.advance(3600)
     driver.session.step()
-    assert driver.session.query(kept)["state"] == "DRAINING"
+    assert driver.session.lookup.describe(kept)["state"] == "DRAINING"
 
 
 def test_a_retired_query_is_gone_after_its_retention(open_driver: Callable[..., Driver]) -> None:
     driver = open_driver(retention_seconds=100)
     driver.stream()
     driver.run(CHEAP, name="cheap")
-    driver.session.delete_query("q-1", drain=False)
+    driver.session.queries.delete("q-1", drain=False)
     driver.flush()
     driver.batch()
     driver.clock.advance(99)
     driver.session.step()
-    assert driver.session.query("q-1")["state"] == "RETIRED"
+    assert driver.session.lookup.describe("q-1")["state"] == "RETIRED"
     driver.clock.advance(1)
     driver.session.step()
     for _ in range(2):
         with pytest.raises(Gone, match="q-1"):
-            driver.session.query("q-1")
+            driver.session.lookup.describe("q-1")
         with pytest.raises(UnknownObject):
-            driver.session.delete_query("cheap")
+            driver.session.queries.delete("cheap")
         driver.restart()
         driver.session.step()
     assert driver.run(CHEAP) == ["q-2"]
@@ -460,13 +460,13 @@ def test_queries_are_listed_in_pages_by_state_label_and_name(driver: Driver) -> 
     driver.run(CHEAP, CHEAP, labels={"team": "a"})
     driver.create(REVENUE, labels={"team": "b"}, name="Whales")
     driver.create(REVENUE)
-    page = driver.session.list_queries(limit=3)
+    page = driver.session.lookup.page(limit=3)
     assert [q["id"] for q in page["queries"]] == ["q-1", "q-2", "q-3"]
-    page = driver.session.list_queries(limit=3, cursor=page["cursor"])
+    page = driver.session.lookup.page(limit=3, cursor=page["cursor"])
     assert ([q["id"] for q in page["queries"]], page["cursor"]) == (["q-4"], None)
 
     def ids(**filters: str) -> list[str]:
-        return [q["id"] for q in driver.session.list_queries(**filters)["queries"]]  # type: ignore[arg-type]
+        return [q["id"] for q in driver.session.lookup.page(**filters)["queries"]]  # type: ignore[arg-type]
 
     assert ids(state="PENDING") == ["q-3", "q-4"]
     assert ids(label="team") == ["q-1", "q-2", "q-3"]
@@ -475,7 +475,7 @@ def test_queries_are_listed_in_pages_by_state_label_and_name(driver: Driver) -> 
     assert ids(name="HALE") == ["q-3"]
     assert ids(name="HALE", label="team=a") == ids(name="HALE", state="RUNNING") == ids(name="hall") == []
     assert ids(name="") == ["q-1", "q-2", "q-3", "q-4"]
-    assert driver.session.count_by_state()["RUNNING"] == 2
+    assert driver.session.lookup.count_by_state()["RUNNING"] == 2
 
 
 def test_joins_are_as_they_are_written_where_their_orders_are_off(open_driver: Callable[..., Driver]) -> None:
@@ -488,10 +488,10 @@ def test_joins_are_as_they_are_written_where_their_orders_are_off(open_driver: C
         driver = open_driver(join_orders=orders)
         for name in "abc":
             driver.stream(name)
-        assert reason in driver.session.validate([QueryRequest(chain)])[0]["join_order"]["why"]
+        assert reason in driver.session.queries.validate([QueryRequest(chain)])[0]["join_order"]["why"]
         (query_id,) = driver.run(chain)
         driver.restart()
-        query = driver.session.live_query(query_id).query
+        query = driver.session.lookup.deployed(query_id).query
         assert isinstance(query, Join)
         assert query.is_reordered == (orders == "auto")
 
@@ -501,16 +501,16 @@ def test_queries_have_operators_of_their_own_where_sharing_is_off(open_driver: C
     driver.stream("purchases")
     first, second = driver.run(REVENUE, REVENUE)
     driver.restart()
-    plans = [driver.session.query_plan(query_id) for query_id in (first, second)]
+    plans = [driver.session.plans.of_query(query_id) for query_id in (first, second)]
     assert plans[0]["operator"] != plans[1]["operator"]
     assert [plan["shares_with"]["count"] for plan in plans] == [0, 0]
-    assert driver.session.validate([QueryRequest(REVENUE)])[0]["shares_with"]["count"] == 0
+    assert driver.session.queries.validate([QueryRequest(REVENUE)])[0]["shares_with"]["count"] == 0
 
 
 def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Driver) -> None:
     driver.run(REVENUE, REVENUE)
     before = driver.observed()
-    answer = driver.session.validate([QueryRequest(REVENUE, name="revenue")])[0]
+    answer = driver.session.queries.validate([QueryRequest(REVENUE, name="revenue")])[0]
     assert answer["kind"] == "aggregation"
     assert answer["operator"] == "aggregation:s-1:gem_pack"
     assert answer["shares_with"] == {"count": 2, "ids": ["q-1", "q-2"]}
@@ -523,7 +523,7 @@ def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Drive
         {"name": "revenue", "type": "DOUBLE"},
         {"name": "_partial", "type": "BOOLEAN"},
     ]
-    changes = driver.session.validate([QueryRequest(f"{REVENUE} EMIT STREAM")])[0]
+    changes = driver.session.queries.validate([QueryRequest(f"{REVENUE} EMIT STREAM")])[0]
     assert changes["columns"] == [
         *answer["columns"],
         {"name": "_op", "type": "VARCHAR"},
@@ -551,7 +551,7 @@ def test_a_batch_out_of_order_is_refused(driver: Driver) -> None:
 
 def test_a_reader_learns_where_a_querys_rows_are(driver: Driver) -> None:
     driver.run(CHEAP)
-    deployed = driver.session.live_query("q-1")
+    deployed = driver.session.lookup.deployed("q-1")
     assert deployed.deployments == (Deployment(slot=0, epoch=2, first_seq=1, active_from={"s-1": None}),)
     assert (deployed.state, deployed.last_seq) == ("RUNNING", None)
 
@@ -562,7 +562,7 @@ def test_a_reader_learns_where_a_querys_rows_are(driver: Driver) -> None:
 def test_a_thousand_queries_in_one_request_take_less_than_a_second(driver: Driver) -> None:
     requests = [QueryRequest(AGGREGATION.format("purchases", price)) for price in range(1000)]
     started = time.thread_time()  # of the processor: what else the machine does must not count
-    driver.session.create_queries(requests)
+    driver.session.queries.create(requests)
     seconds = time.thread_time() - started
     driver.session.step()
     assert driver.changelogs()[-1]["capacity"] == 1000
@@ -599,7 +599,7 @@ def test_a_started_session_follows_batches_by_itself(open_driver: Callable[..., 
     driver.end()
     session = SharedSession(driver.storage, driver.settings)
     with pytest.raises(NotReady, match="starting"):
-        session.create_stream(STREAM.format("ads"))
+        session.streams.create(STREAM.format("ads"))
     session.start()
     try:
         heard = threading.Event()
@@ -628,8 +628,8 @@ def test_a_push_stream_is_not_declared_where_it_could_not_be_pushed_to() -> None
     session = SharedSession(Storage("mock://bucket"), Settings())
     session.recover()
     with pytest.raises(NotAllowed, match="a data-dir that is a local folder, got 'mock://bucket'"):
-        session.create_stream(STREAM.format("purchases"))
-    assert session.streams() == []
+        session.streams.create(STREAM.format("purchases"))
+    assert session.streams.describe_all() == []
     session.close()
 
 
@@ -641,7 +641,7 @@ def test_the_statistics_of_what_is_dropped_go(driver: Driver) -> None:
     for second in range(2):
         record = {"committed_us": second * SECOND, "streams": {"s-1": {"tuples": 9}}, "report": report}
         driver.session._statistics.observe(record)
-    driver.session.delete_query(dropped, drain=False)
+    driver.session.queries.delete(dropped, drain=False)
     driver.flush()
     driver.session.reoptimize()
     totals = driver.session._statistics._totals
@@ -653,11 +653,11 @@ def test_two_spellings_of_one_name_are_one_name(driver: Driver) -> None:
     one, other = "\uac00", "\u1100\u1161"  # a syllable of Hangul, and its letters
     columns = "(k BIGINT, t TIMESTAMP LATENESS INTERVAL '1' SECOND)"
     create = f"CREATE STREAM {{}} {columns} WITH (connector = 'push', format = 'json')"
-    driver.session.create_stream(create.format(one))
+    driver.session.streams.create(create.format(one))
     with pytest.raises(Conflict):
-        driver.session.create_stream(create.format(other))
-    assert driver.session.stream(other)["name"] == one
+        driver.session.streams.create(create.format(other))
+    assert driver.session.streams.describe(other)["name"] == one
     (query_id,) = driver.run(f"SELECT k FROM {other}", name=other)
-    assert driver.session.find_id(full_name(None, other)) == driver.session.find_id(one) == query_id
+    assert driver.session.lookup.find_id(full_name(None, other)) == driver.session.lookup.find_id(one) == query_id
     with pytest.raises(Conflict):
         driver.run(f"SELECT k FROM {one}", name=one)

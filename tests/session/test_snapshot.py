@@ -24,11 +24,11 @@ def mixed(driver: Driver) -> Driver:
     driver.run(CHEAP, name="x", labels={"team": "a"})
     driver.run(CHEAP, REVENUE)
     driver.batch({"s-1": 10}, [(0, 5, BEGINNING)], failures={"q-3": "evaluation raised"})
-    driver.session.delete_query("q-1", drain=False)
+    driver.session.queries.delete("q-1", drain=False)
     driver.flush()
     driver.batch()
     driver.create(CHEAP, name="x")
-    driver.session.delete_query("x")
+    driver.session.queries.delete("x")
     return driver
 
 
@@ -40,21 +40,21 @@ def ids_in_memory(driver: Driver) -> set[str]:
 def test_queries_that_are_over_go_to_disk_and_are_answered_alike(mixed: Driver) -> None:
     def answers() -> list[object]:
         session, ids = mixed.session, [f"q-{n}" for n in range(1, 5)]
-        pages = [session.list_queries(**filters)["queries"] for filters in FILTERS]  # type: ignore[arg-type]
-        page = session.list_queries(limit=2)
-        page = session.list_queries(limit=2, cursor=page["cursor"])
+        pages = [session.lookup.page(**filters)["queries"] for filters in FILTERS]  # type: ignore[arg-type]
+        page = session.lookup.page(limit=2)
+        page = session.lookup.page(limit=2, cursor=page["cursor"])
         assert [q["id"] for q in page["queries"]] == ["q-3", "q-4"]
-        assert session.list_queries(limit=2, cursor=page["queries"][-1]["id"]) == {"queries": [], "cursor": None}
+        assert session.lookup.page(limit=2, cursor=page["queries"][-1]["id"]) == {"queries": [], "cursor": None}
         return [
-            [session.query(query_id) for query_id in ids],
-            [session.live_query(query_id) for query_id in ids],
+            [session.lookup.describe(query_id) for query_id in ids],
+            [session.lookup.deployed(query_id) for query_id in ids],
             [
-                {k: v for k, v in session.query_plan(query_id).items() if k not in ("plan_version", "statistics")}
+                {k: v for k, v in session.plans.of_query(query_id).items() if k not in ("plan_version", "statistics")}
                 for query_id in ids
             ],
-            [session.delete_query(name) for name in (*ids[:1], *ids[2:], "x")],
+            [session.queries.delete(name) for name in (*ids[:1], *ids[2:], "x")],
             pages,
-            session.count_by_state(),
+            session.lookup.count_by_state(),
         ]
 
     before = answers()
@@ -64,10 +64,10 @@ def test_queries_that_are_over_go_to_disk_and_are_answered_alike(mixed: Driver) 
         assert ids_in_memory(mixed) == {"q-2"}
         assert answers() == before
         assert mixed.recovered() == mixed.observed()
-    assert mixed.session.delete_query("x")["id"] == "q-4", "the newest of that name"
+    assert mixed.session.queries.delete("x")["id"] == "q-4", "the newest of that name"
     assert mixed.create(CHEAP, name="x") == ["q-5"]
     with pytest.raises(UnknownObject):
-        mixed.session.delete_query("y")
+        mixed.session.queries.delete("y")
 
 
 FILTERS: list[dict[str, str]] = [
@@ -86,21 +86,21 @@ def test_what_is_over_is_gone_after_its_retention_from_disk_too(open_driver: Cal
     driver.stream()
     for number in range(1, 4):
         driver.create(CHEAP, name="x")
-        driver.session.delete_query(f"q-{number}")
+        driver.session.queries.delete(f"q-{number}")
         driver.session.write_snapshot()
         driver.clock.advance(40)
     driver.session.step()
     driver.restart()
     driver.session.step()
-    assert [q["id"] for q in driver.session.list_queries()["queries"]] == ["q-2", "q-3"]
-    assert driver.session.count_by_state()[RETIRED] == 2
+    assert [q["id"] for q in driver.session.lookup.page()["queries"]] == ["q-2", "q-3"]
+    assert driver.session.lookup.count_by_state()[RETIRED] == 2
     with pytest.raises(Gone, match="q-1"):
-        driver.session.query("q-1")
+        driver.session.lookup.describe("q-1")
     assert len(driver.storage.names("finished")) == 2, "the files go with the next snapshot"
     driver.clock.advance(200)
     driver.session.step()
     with pytest.raises(UnknownObject):
-        driver.session.delete_query("x")
+        driver.session.queries.delete("x")
     driver.session.write_snapshot()
     assert driver.storage.names("finished") == []
     assert driver.recovered() == driver.observed()
@@ -118,7 +118,7 @@ def test_a_crash_at_any_point_of_a_snapshot_loses_and_doubles_nothing(
     mixed.clock.advance(mixed.settings.retention_seconds + 1)
     mixed.create(CHEAP, CHEAP, CHEAP)
     for query_id in ("q-2", "q-5"):
-        mixed.session.delete_query(query_id, drain=False)
+        mixed.session.queries.delete(query_id, drain=False)
     mixed.flush()
     mixed.batch({"s-1": 12})
     mixed.clock.advance(1)
@@ -142,8 +142,7 @@ def test_a_crash_at_any_point_of_a_snapshot_loses_and_doubles_nothing(
 
         return call
 
-    assert mixed.session._requests is not None
-    target: object = mixed.session._requests if action == "trim" else mixed.session._storage
+    target: object = mixed.session._writer if action == "trim" else mixed.session._storage
     with monkeypatch.context() as patched:
         patched.setattr(target, action, dying(getattr(target, action)))
         with contextlib.suppress(KeyboardInterrupt):
@@ -179,7 +178,7 @@ def test_a_head_is_written_a_few_times_however_many_snapshots_come(driver: Drive
     for number in range(40):
         ids += driver.run(*[CHEAP] * 5)
         for query_id in ids[: 5 * (number % 2)]:
-            driver.session.delete_query(query_id, drain=False)
+            driver.session.queries.delete(query_id, drain=False)
         ids = ids[5 * (number % 2) :]
         driver.flush()
         driver.batch()
@@ -232,11 +231,11 @@ def test_plan_snapshots_come_while_changelogs_wait_for_their_batch(
     for number in range(20):
         driver.create(CHEAP, REVENUE)
         for query_id in (f"q-{2 * number - 3}", f"q-{2 * number - 2}")[: max(0, number - 1)]:
-            driver.session.delete_query(query_id, drain=number % 3 == 0)
+            driver.session.queries.delete(query_id, drain=number % 3 == 0)
         if number in (4, 5):
             driver.stream(f"stream{number}")
         if number == 8:
-            driver.session.drop_stream("stream4")
+            driver.session.streams.drop("stream4")
         driver.flush()
         record = driver.batch({"s-1": number}, epoch=driver.state.epoch - min(number % 3, 1))
         if number == 10:
@@ -266,7 +265,7 @@ def test_listeners_hear_which_slots_changed_hands(driver: Driver) -> None:
     driver.run(CHEAP, CHEAP)
     assert holders == {0: "q-1", 1: "q-2"}
     driver.create(CHEAP)
-    driver.session.delete_query("q-1", drain=False)
+    driver.session.queries.delete("q-1", drain=False)
     driver.flush()
     assert holders == {0: "q-1", 1: "q-2"}, "no batch has it yet"
     driver.batch()
@@ -275,5 +274,5 @@ def test_listeners_hear_which_slots_changed_hands(driver: Driver) -> None:
     driver.flush()
     driver.batch()
     assert holders == {0: "q-3"}
-    assert [(slot, holder.id) for slot, holder in driver.session.slots() if holder] == [(0, "q-3")]
-    assert driver.session.count_by_state()[FAILED] == 1
+    assert [(slot, holder.id) for slot, holder in driver.session.lookup.slots() if holder] == [(0, "q-3")]
+    assert driver.session.lookup.count_by_state()[FAILED] == 1

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from operators.lookup.lookups import Lookup
 from operators.queries import Selection, lookups_of
-from session.execution import execute_statement
 from sources.connectors.static_table import TableDefinition, TableVersion
-from sources.core.errors import Conflict, NotAllowed, UnknownObject
+from sources.core.errors import NotAllowed, UnknownObject
 from tests.session.driver import LOOKUP, SELECTION, TABLE, Driver
 
 QUERY = LOOKUP.format("purchases")
@@ -19,7 +19,7 @@ QUERY = LOOKUP.format("purchases")
 @pytest.fixture
 def packs(driver: Driver) -> Driver:
     """A session with a table of one row."""
-    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    driver.session.tables.create(TABLE.format(driver.write_table(1)))
     return driver
 
 
@@ -37,12 +37,12 @@ def rows(driver: Driver, query: str) -> int:
 def refresh(driver: Driver, rows: int) -> None:
     """Refresh the table with so many rows; the next batch has them."""
     driver.write_table(rows)
-    assert driver.session.refresh_table("packs")["refreshing"]
+    assert driver.session.tables.refresh("packs")["refreshing"]
 
 
 def test_all_queries_get_the_rows_with_the_next_batch(packs: Driver) -> None:
     running, paused = packs.run(QUERY, QUERY)
-    packs.session.begin_pause(paused).wait()
+    packs.session.queries.begin_pause(paused).wait()
     packs.flush()
     packs.batch()
     (pending,) = packs.create(QUERY)
@@ -55,10 +55,10 @@ def test_all_queries_get_the_rows_with_the_next_batch(packs: Driver) -> None:
     assert rows(packs, running) == 1
     packs.flush()
     packs.batch()
-    packs.session.begin_resume(paused).wait()
+    packs.session.queries.begin_resume(paused).wait()
     packs.flush()
     packs.batch()
-    described = packs.session.table("packs")
+    described = packs.session.tables.describe("packs")
     assert (described["refreshing"], described["queries"]) == (False, 3)
     assert described["refreshed_at"] is not None
     for _ in range(2):
@@ -102,56 +102,81 @@ def test_a_refresh_that_cannot_be_changes_nothing(packs: Driver) -> None:
     path = packs.write_table(0)
     path.write_text("gem_pack,name\n" + "7,x\n" * 1001)
     with pytest.raises(NotAllowed, match=rf"at most 1000 rows.*{query} could have 1001\. Delete that query") as refused:
-        packs.session.refresh_table("packs")
+        packs.session.tables.refresh("packs")
     assert refused.value.query_id == query
     path.write_text("gem_pack,name\nx,y\n")
     with pytest.raises(NotAllowed, match="must be a BIGINT, got 'x'"):
-        packs.session.refresh_table("packs")
+        packs.session.tables.refresh("packs")
     path.unlink()
     with pytest.raises(NotAllowed, match="must exist where the service runs"):
-        packs.session.refresh_table("packs")
+        packs.session.tables.refresh("packs")
     with pytest.raises(UnknownObject, match=r"got 'boxes'\. Tables: packs"):
-        packs.session.refresh_table("boxes")
+        packs.session.tables.refresh("boxes")
     assert packs.observed() == before
     packs.batch()
     assert rows(packs, query) == 1
-    packs.session.delete_query(query, drain=False)
+    packs.session.queries.delete(query, drain=False)
     packs.flush()
     packs.batch()
     path.write_text("gem_pack,name\n" + "7,x\n" * 1001)
-    assert execute_statement(packs.session, "REFRESH TABLE Packs")["refreshing"]
+    assert packs.execute("REFRESH TABLE Packs")["refreshing"]
 
 
 def test_a_table_that_no_query_uses_is_refreshed_and_dropped(packs: Driver) -> None:
     refresh(packs, 2)
-    packs.session.drop_table("packs")
+    packs.session.tables.drop("packs")
     with pytest.raises(UnknownObject):
-        packs.session.refresh_table("packs")
-    packs.session.create_table(TABLE.format(packs.write_table(4)))
+        packs.session.tables.refresh("packs")
+    packs.session.tables.create(TABLE.format(packs.write_table(4)))
     refresh(packs, 5)
-    packs.session.drop_table("packs")
+    packs.session.tables.drop("packs")
     packs.run(SELECTION.format("purchases", 1))
     assert packs.recovered() == packs.observed()
 
 
-def test_a_table_is_not_dropped_while_it_is_refreshed(packs: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit = packs.session._submit
+def hold_after(packs: Driver, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Have something done before the next command, whose table was read, comes to the writer."""
+    hold = packs.session._rows.hold
 
-    def drop_first(*arguments: object) -> object:
-        with pytest.raises(Conflict, match="just being accepted, or the table refreshed"):
-            packs.session.drop_table("packs")
-        return submit(*arguments)  # type: ignore[arg-type]
+    def act_first(versions: Sequence[TableVersion]) -> Callable[[], None]:
+        monkeypatch.undo()
+        release = hold(versions)
+        act()
+        return release
 
-    monkeypatch.setattr(packs.session, "_submit", drop_first)
-    refresh(packs, 2)
-    monkeypatch.undo()
-    packs.session.drop_table("packs")
+    monkeypatch.setattr(packs.session._rows, "hold", act_first)
+
+
+def test_a_table_that_is_dropped_while_its_file_is_read_is_not_refreshed(
+    packs: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = packs.observed()
+    hold_after(packs, monkeypatch, lambda: packs.session.tables.drop("packs"))
+    with pytest.raises(UnknownObject, match="'packs' was just dropped"):
+        refresh(packs, 2)
+    assert packs.observed()["tables"] == []
+    assert packs.observed()["waiting"] == before["waiting"]
+
+
+def test_rows_stay_while_a_command_with_them_is_on_its_way(packs: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in (lambda: packs.run(QUERY), lambda: refresh(packs, 2)):
+        kept: list[list[str]] = []
+
+        def look(kept: list[list[str]] = kept) -> None:
+            packs.session.write_snapshot()
+            kept.append(packs.storage.names("tables"))
+
+        hold_after(packs, monkeypatch, look)
+        command()
+        assert kept[0]
+        assert set(kept[0]) <= set(packs.storage.names("tables"))
+    assert not packs.session._rows._held
 
 
 def test_a_query_that_is_planned_while_its_table_is_refreshed_gets_the_rows(
     packs: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = packs.session._tables.read
+    read = packs.session._rows.read
 
     def refresh_after(definition: TableDefinition) -> TableVersion:
         version = read(definition)
@@ -159,7 +184,7 @@ def test_a_query_that_is_planned_while_its_table_is_refreshed_gets_the_rows(
         refresh(packs, 2)
         return version
 
-    monkeypatch.setattr(packs.session._tables, "read", refresh_after)
+    monkeypatch.setattr(packs.session._rows, "read", refresh_after)
     (query,) = packs.run(QUERY)
     packs.session.write_snapshot()
     assert rows(packs, query) == 2
@@ -170,42 +195,41 @@ def too_many(driver: Driver) -> None:
     driver.write_table(0).write_text("gem_pack,name\n" + "7,x\n" * 1001)
 
 
-def test_a_table_is_not_refreshed_with_rows_that_do_not_do_for_a_query_on_its_way(
+def test_a_query_is_refused_where_rows_that_came_after_it_was_planned_do_not_do_for_it(
     packs: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = packs.session._tables.keep
-
-    def refresh_first(versions: Iterable[TableVersion]) -> None:
-        monkeypatch.undo()
+    def refresh_first() -> None:
         too_many(packs)
-        with pytest.raises(NotAllowed, match=r"at most 1000 rows.* just being accepted could have 1001") as refused:
-            packs.session.refresh_table("packs")
-        assert refused.value.query_id is None
-        keep(versions)
+        packs.session.tables.refresh("packs")
 
-    monkeypatch.setattr(packs.session._tables, "keep", refresh_first)
-    (query,) = packs.run(QUERY)
-    assert rows(packs, query) == 1
-    refresh(packs, 2)
-
-
-@pytest.mark.parametrize("is_done", [True, False])
-def test_a_query_is_refused_where_rows_that_came_after_it_was_planned_do_not_do_for_it(
-    packs: Driver, monkeypatch: pytest.MonkeyPatch, is_done: bool
-) -> None:
-    read = packs.session._tables.read
-
-    def refresh_after(definition: TableDefinition) -> TableVersion:
-        version = read(definition)
-        monkeypatch.undo()
-        too_many(packs)
-        if is_done:
-            packs.session.refresh_table("packs")
-        else:
-            packs.session._reservations.hold_refresh(packs.state, read(definition))
-        return version
-
-    monkeypatch.setattr(packs.session._tables, "read", refresh_after)
+    hold_after(packs, monkeypatch, refresh_first)
     with pytest.raises(NotAllowed, match=r"at most 1000 rows.* just being accepted could have 1001"):
         packs.create(QUERY)
     assert not packs.state.queries.unfinished
+    assert not packs.session._rows._held
+
+
+def test_a_table_is_not_refreshed_with_rows_that_do_not_do_for_a_query_that_came_after_they_were_read(
+    packs: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packs.write_table(0)
+    check, created = packs.session._rows.check_matches, []
+
+    def create_first(inputs: Any) -> None:
+        check(inputs)
+        monkeypatch.undo()
+        rows_read = path.read_text()
+        packs.write_table(1)
+        created.extend(packs.create(QUERY))
+        path.write_text(rows_read)
+
+    too_many(packs)
+    before = packs.observed()["tables"][0]["refreshing"]
+    monkeypatch.setattr(packs.session._rows, "check_matches", create_first)
+    with pytest.raises(NotAllowed, match=r"at most 1000 rows.* tuple of q-1 could have 1001") as refused:
+        packs.session.tables.refresh("packs")
+    assert created == [refused.value.query_id] == ["q-1"]
+    assert packs.observed()["tables"][0]["refreshing"] == before
+    packs.flush()
+    packs.batch()
+    assert rows(packs, "q-1") == 1

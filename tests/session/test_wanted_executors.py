@@ -164,6 +164,6 @@ def test_without_the_setting_nothing_is_asked_for(cluster: Cluster) -> None:
 def test_the_session_shows_it_with_the_plan(tmp_path: Path) -> None:
     driver = Driver(tmp_path, master=CLUSTER, executors_min=2, executors_max=3)
     try:
-        assert driver.session.plan()["executors"]["wanted"] == 2
+        assert driver.session.plans.graph()["executors"]["wanted"] == 2
     finally:
         driver.end()

@@ -1,31 +1,26 @@
-"""What the session answers without changing anything."""
+"""The queries of a session as clients look them up: by id and name, and in pages.
+
+Look-ups in the state take the lock for a moment each, those in the archive do not.
+"""
 
 from __future__ import annotations
 
 import heapq
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from operators.queries import Query
-from operators.query_parts import OP, PTIME, VER
-from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
-from optimizer.join_costs import explain_join_order
-from optimizer.statistics import Statistics
 from router.deployment import Deployment
 from session.access.principal import ADMIN, ANYONE, Principal
 from session.active import SlotChange
 from session.archive import Archive
-from session.changelog_history import ChangelogHistory
 from session.deliveries import SinkDeliveries
 from session.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState
 from sources.core.errors import Gone, MalformedRequest, UnknownObject
-from sources.core.record_log import RecordLog
-from sources.core.schema import StreamDefinition
 
 MOST_LISTED = 1000
 MOST_LOOKED_AT = 1000
@@ -85,119 +80,71 @@ class QueryFilter:
         return self.label is None or (self.label in record.labels and self.value in (None, record.labels[self.label]))
 
 
-class Reads:
-    """Look-ups in the state, each under the lock for a moment, and in the archive, without the lock."""
+class QueryLookup:
+    """All queries that one session knows."""
 
-    def __init__(self, changelogs: RecordLog, archive: Archive, deliveries: SinkDeliveries, page_bytes: int) -> None:
-        self._state = SessionState()
-        self._lock = threading.RLock()
-        self._changelogs = changelogs
-        self._history = ChangelogHistory(changelogs)
+    def __init__(
+        self, state: SessionState, lock: threading.RLock, archive: Archive, deliveries: SinkDeliveries, page_bytes: int
+    ) -> None:
+        self._state = state
+        self._lock = lock
         self._archive = archive
+        self._deliveries = deliveries
         self._page_bytes = page_bytes
-        self._statistics = Statistics()
-        self.deliveries = deliveries
 
     @property
-    def applied_seq(self) -> int:
-        """The number of the last batch record applied."""
-        return self._state.applied_seq
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last changelog."""
-        return self._state.epoch
-
-    @property
-    def active_epoch(self) -> int:
-        """The epoch of the last batch applied."""
-        return self._state.active_epoch
-
-    @property
-    def queries_created(self) -> int:
+    def created(self) -> int:
         """How many queries were ever accepted."""
         return self._state.queries_created
 
     @property
-    def queries_deleted(self) -> int:
+    def deleted(self) -> int:
         """How many queries were ever deleted."""
         return self._state.queries_deleted
 
     @property
-    def queries_unfinished(self) -> int:
+    def unfinished(self) -> int:
         """How many queries are neither RETIRED nor FAILED."""
         return self._state.queries.unfinished
 
-    def streams(self) -> list[dict[str, Any]]:
-        """Return all streams as GET /streams shows them."""
+    def record(self, id_or_name: str) -> QueryRecord:
+        """Return a query by its id or its full name, finished or not; UnknownObject or Gone."""
         with self._lock:
-            return [stream.describe() for stream in self._state.catalog.states()]
+            record = self._state.queries.find(self._state.names.get(id_or_name, id_or_name))
+        return record or self._archive.find_name(id_or_name) or self._archived(id_or_name)
 
-    def stream(self, name: str) -> dict[str, Any]:
-        """Return a stream as GET /streams/{name} shows it."""
+    def by_id(self, query_id: str) -> QueryRecord:
+        """Return a query, finished or not; UnknownObject or Gone."""
         with self._lock:
-            return self._state.catalog.state(name).describe()
+            record = self._state.queries.find(query_id)
+        return record or self._archived(query_id)
 
-    def offsets(self, stream_id: str) -> Mapping[str, Any]:
-        """Return up to where batches have read the partitions of a stream, nothing for an unknown stream."""
-        with self._lock:
-            state = self._state.catalog.by_id(stream_id)
-            return {} if state is None else dict(state.offsets)
-
-    def definition(self, name: str) -> StreamDefinition:
-        """Return the definition of a stream."""
-        with self._lock:
-            return self._state.catalog.state(name).definition
-
-    def definitions(self) -> list[StreamDefinition]:
-        """Return the definitions of all streams."""
-        with self._lock:
-            return [stream.definition for stream in self._state.catalog.states()]
-
-    def tables(self) -> list[dict[str, Any]]:
-        """Return all static tables as GET /tables shows them."""
-        with self._lock:
-            return [table.describe() for table in self._state.catalog.tables()]
-
-    def names_table(self, text: bytes) -> bool:
-        """Return whether the name of a static table is anywhere in a text in UTF-8."""
-        with self._lock:
-            names = [table.definition.name for table in self._state.catalog.tables()]
-        return bool(names) and any(name.lower() in text.decode(errors="replace").lower() for name in names)
-
-    def table(self, name: str) -> dict[str, Any]:
-        """Return a static table as GET /tables/{name} shows it."""
-        with self._lock:
-            return self._state.catalog.table(name).describe()
-
-    def query(self, query_id: str) -> dict[str, Any]:
+    def describe(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
-        return self.query_in_memory(query_id) or self._with_delivery(self._archived(query_id).describe())
+        return self.describe_in_memory(query_id) or self._with_delivery(self._archived(query_id).describe())
 
-    def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
-        """Return a query as :meth:`query` does; None when it is unknown, or in a file only."""
+    def describe_in_memory(self, query_id: str) -> dict[str, Any] | None:
+        """Return a query as :meth:`describe` does; None when it is unknown, or in a file only."""
         with self._lock:
             record = self._state.queries.find(query_id)
             described = None if record is None else record.describe()
         return None if described is None else self._with_delivery(described)
 
     def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
-        return (
-            {**query, "delivery": self.deliveries.describe(query["id"])} if isinstance(query["sink"], dict) else query
-        )
+        if not isinstance(query["sink"], dict):
+            return query
+        return {**query, "delivery": self._deliveries.describe(query["id"])}
 
     def is_in_memory(self, id_or_name: str) -> bool:
         """Whether a query is found without reading a file."""
         with self._lock:
             return self._state.queries.find(self._state.names.get(id_or_name, id_or_name)) is not None
 
-    def live_query(self, query_id: str) -> DeployedQuery:
+    def deployed(self, query_id: str) -> DeployedQuery:
         """Return what a reader of the query's results needs, as of now."""
+        record = self.by_id(query_id)
         with self._lock:
-            record = self._state.queries.find(query_id)
-            if record is not None:
-                return DeployedQuery.of(record)
-        return DeployedQuery.of(self._archived(query_id))
+            return DeployedQuery.of(record)
 
     def find_id(self, full_name: str) -> str | None:
         """Return the id of the newest query with a full name, None when there is none."""
@@ -210,9 +157,7 @@ class Reads:
 
     def tenant_of(self, query_id: str) -> str | None:
         """Return whose a query is."""
-        with self._lock:
-            record = self._state.queries.find(query_id)
-        return (record or self._archived(query_id)).tenant
+        return self.by_id(query_id).tenant
 
     def is_pending(self, query_id: str) -> bool:
         """Whether a query, which must exist or have existed, waits for its first batch; reads no file."""
@@ -231,7 +176,7 @@ class Reads:
         with self._lock:
             return self._state.active.slots
 
-    def list_queries(
+    def page(
         self,
         state: str | None = None,
         label: str | None = None,
@@ -290,66 +235,6 @@ class Reads:
         with self._lock:
             return [record.describe()] if state in (None, record.state) else []
 
-    def changelogs_json(self, after: int = 0) -> list[bytes]:
-        """Return the changelogs after an epoch as JSON, as many as fit a page: at least one, if there is one."""
-        if after < 0:
-            raise MalformedRequest(f"after must be an epoch, 0 or more; got {after!r}.")
-        return self._history.after(after)
-
-    def plan(self) -> dict[str, Any]:
-        """Return the plan of everything as a graph."""
-        with self._lock:
-            plan = self._state.plan
-            graph = plan.to_json()
-            for node in graph["nodes"]:
-                if node["id"] in plan.operators:
-                    node["statistics"] = operator_statistics(self._statistics, plan.operators[node["id"]])
-            return graph
-
-    def cost_shares(self, ids: Iterable[str]) -> dict[str, float]:
-        """Return the share of some queries in what all operators cost; only of those that run and have a known cost."""
-        with self._lock:
-            records = (self._state.queries.find(query_id) for query_id in ids)
-            queries = {record.id: record.query for record in records if record is not None}
-            return cost_shares(self._state.plan, self._statistics, queries)
-
-    def query_plan(self, query_id: str) -> dict[str, Any]:
-        """Return how a query runs and with whom it shares."""
-        with self._lock:
-            in_memory = self._state.queries.find(query_id)
-        record = in_memory or self._archived(query_id)
-        with self._lock:
-            head = {"id": record.id, "name": record.name, "state": record.state}
-            return {**head, **self._explained(record.query, record.stream_names, record.id)}
-
-    def _explained(self, query: Query, streams: dict[str, str], query_id: str | None = None) -> dict[str, Any]:
-        """Return how a query runs or would run, with what is known of it; under the lock."""
-        plan = self._state.plan
-        statistics = query_statistics(plan, self._statistics, query, streams, query_id)
-        join_order = explain_join_order(plan, self._statistics, query, query_id)
-        return {**plan.explain(query, streams, query_id), "statistics": statistics, "join_order": join_order}
-
-    # what queries cost
-
-    def busy_cores(self) -> float:
-        """Return how many cores the operators of all queries keep busy."""
-        return self._statistics.all_cores()
-
-    def added_cores(self, query: Query) -> float:
-        """Estimate how many more cores would be busy with a new query."""
-        with self._lock:
-            return Costs(self._state.plan, self._statistics).added_cores(query)
-
-    def cores_by_tenant(self) -> dict[str | None, float]:
-        """Return how many cores the queries of each tenant take."""
-        cores: defaultdict[str | None, float] = defaultdict(float)
-        with self._lock:
-            costs = Costs(self._state.plan, self._statistics)
-            for record in self._state.queries.values():
-                if record.slot is not None and record.freed_epoch is None:
-                    cores[record.tenant] += costs.cores(record.query)
-        return cores
-
     def _archived(self, query_id: str) -> QueryRecord:
         """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""
         if _is_id(query_id) and 0 < number_of(query_id) < self._state.next_query:
@@ -372,17 +257,6 @@ def unknown_query(query_id: str) -> UnknownObject:
     if not _is_id(query_id):
         advice = "It is known by its id, such as q-1, not by its name; GET /queries lists both."
     return UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. {advice}")
-
-
-def result_columns(query: Query) -> list[dict[str, str]]:
-    """Return the columns of a query's result with their types."""
-    columns = [{"name": o.name, "type": str(o.expression.type)} for o in query.outputs]
-    if query.window is not None:
-        columns.append({"name": "_partial", "type": "BOOLEAN"})
-        if query.emit.stream:
-            columns += [{"name": OP, "type": "VARCHAR"}, {"name": PTIME, "type": "TIMESTAMP"}]
-            columns.append({"name": VER, "type": "BIGINT"})
-    return columns
 
 
 def _number_of_entry(entry: tuple[int, Any]) -> int:
