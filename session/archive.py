@@ -1,8 +1,8 @@
 """Finished queries on disk: known until their retention has passed, while they take next to no memory.
 
-A query that has settled (:meth:`~session.session_state.SessionState.settled`) never changes again. Each snapshot of
-the session moves those that have settled since the last one into a segment ``finished/N-….arrow`` and names it; a
-segment that no snapshot names does not count.
+A query that has settled (:meth:`SessionState.settled`) never changes again. Each snapshot of the session moves those
+that have settled since the last one into a segment ``finished/N-….arrow`` and names it; a segment that no snapshot
+names does not count.
 
 A segment is an Arrow file, its checksum in its name, with its rows in the order of the queries' numbers: ``number``,
 ``finished_us``, ``failed``, ``name`` and ``record``, the record as JSON.

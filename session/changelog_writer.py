@@ -8,14 +8,13 @@ session's writer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from engine.job_files import CHANGELOGS
 from operators.joins.key_splits import KeySplit
 from session.changelog import Changelog
 from session.changelog_cutter import cut_changelog
 from session.changelog_history import ChangelogHistory
-from session.deadlines import Deadlines
 from session.session_state import SessionState
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
@@ -38,18 +37,18 @@ class ChangelogWriter:
 
     def cut(
         self,
-        deadlines: Deadlines,
         now_us: int,
+        timed_out: Iterable[str],
+        free_since_us: int,
         groups: Mapping[str, int] | None = None,
         splits: Mapping[str, KeySplit] | None = None,
     ) -> Changelog | None:
-        """Cut a changelog of all that waits and write it, with new ``groups`` of queries and ``splits`` of keys.
+        """Cut a changelog of all that waits and write it; see :func:`~session.changelog_cutter.cut_changelog`.
 
         A former one that could not be written is written first. Return the new one, None when it would say nothing.
         """
         self.catch_up()
-        overdue, free_since_us = deadlines.timed_out_drains(self._state, now_us), deadlines.free_since_us(now_us)
-        changelog = cut_changelog(self._state, now_us, overdue, free_since_us, groups, splits)
+        changelog = cut_changelog(self._state, now_us, timed_out, free_since_us, groups, splits)
         if changelog is not None:
             with self._lock:
                 self._state.apply_changelog(changelog)

@@ -27,7 +27,6 @@ from session.requests import (
     outcome_from_json,
     outcome_to_json,
 )
-from session.writer import Group
 from sources.core.errors import BraidError, NotAllowed
 from sources.core.storage import Storage
 
@@ -70,19 +69,6 @@ def has_effect() -> bool:
     """Whether the current action already had its effect in an earlier, interrupted run."""
     running = current()
     return running is not None and running.has_effect
-
-
-@dataclass(frozen=True)
-class RecordOutcome:
-    """Keep the outcome of a key."""
-
-    key: Key
-    outcome: Outcome | Refusal
-    uses = changes = frozenset[str]()
-
-    def to_request(self, group: Group, /) -> OutcomeRecorded:
-        """Return the request."""
-        return OutcomeRecorded(self.key, group.at_us, self.outcome)
 
 
 class Idempotency:

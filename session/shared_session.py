@@ -4,8 +4,8 @@ What is durable lies in three logs: requests and changelogs, both written here, 
 :class:`~session.session_state.SessionState` is a fold over them. Invariants:
 
 - A request is answered once it is on disk and applied. One that fails before that changes nothing.
-- One thread, the :class:`~session.writer.Writer`'s, changes the state, and looks at it without a lock. Others look at
-  it under the lock, which the writer holds only while it changes the state: no file is written under it.
+- One thread, that of the :class:`~session.writer.Writer`, changes the state, and looks at it without a lock. Others
+  look at it under the lock, which the writer holds only while it changes the state: no file is written under it.
 - Snapshots are taken by the writer, and written by the maintenance thread while the writer goes on.
 
 Lifecycle: ``start`` → … → ``close``. ``start`` recovers and follows batches and deadlines; a test that steps by hand
@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from engine.job_files import BATCHES, PlannedBatch, read_planned, read_unavailable
@@ -31,7 +32,7 @@ from session.changelog import Changelog
 from session.changelog_writer import ChangelogWriter
 from session.deadlines import Deadlines
 from session.deliveries import SinkDeliveries
-from session.idempotency import Idempotency, RecordOutcome
+from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.maintenance import Maintenance
 from session.plans import Plans
@@ -41,7 +42,7 @@ from session.query_lookup import QueryLookup
 from session.query_record import QueryRecord
 from session.recovery import replay_logs
 from session.reoptimization import Reoptimization, RunningPlan
-from session.requests import FOLDER, Key, Outcome, Refusal, Request, new_queries
+from session.requests import FOLDER, Key, Outcome, OutcomeRecorded, Refusal, Request, new_queries
 from session.scaling import Scaling
 from session.session_state import SessionState
 from session.settings import Settings
@@ -49,7 +50,7 @@ from session.snapshot import PendingSnapshot, Snapshots
 from session.streams import Streams
 from session.table_rows import TableRows, files_needed
 from session.tables import Tables
-from session.writer import Writer
+from session.writer import Group, Writer
 from sources.core.errors import MalformedRequest
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
@@ -61,6 +62,19 @@ BATCHES_A_STEP = 50
 log = logging.getLogger("braid.session")
 BatchListener = Callable[[dict[str, Any]], None]
 SlotListener = Callable[[list[SlotChange]], None]
+
+
+@dataclass(frozen=True)
+class RecordOutcome:
+    """Keep the outcome of a key."""
+
+    key: Key
+    outcome: Outcome | Refusal
+    uses = changes = frozenset[str]()
+
+    def to_request(self, group: Group, /) -> OutcomeRecorded:
+        """Return the request."""
+        return OutcomeRecorded(self.key, group.at_us, self.outcome)
 
 
 class SharedSession:
@@ -135,7 +149,7 @@ class SharedSession:
         return self._changelogs.history.after(after)
 
     def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
-        """Return the first outcome of ``key``, running ``action`` at most once to its end; see session.idempotency."""
+        """Return the first outcome of ``key``, running ``action`` at most once to its end; see :class:`Idempotency`."""
         bound_key = Key(key, fingerprint)
 
         def record(outcome: Outcome | Refusal) -> None:
@@ -291,7 +305,12 @@ class SharedSession:
     def _write_changelog(
         self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None
     ) -> Changelog | None:
-        return self._changelogs.cut(self._deadlines, self._now_us(), groups, splits)
+        now_us = self._now_us()
+        overdue, free_since_us = (
+            self._deadlines.timed_out_drains(self._state, now_us),
+            self._deadlines.free_since_us(now_us),
+        )
+        return self._changelogs.cut(now_us, overdue, free_since_us, groups, splits)
 
     # what the maintenance thread does
 
