@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from api.service import Service
 from session.access.tenant_session import TenantSession
-from session.requests import Outcome
+from session.state.requests import Outcome
 from sources.core.errors import MalformedRequest, TooLarge
 
 IDEMPOTENCY_KEY = "Idempotency-Key"

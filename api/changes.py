@@ -17,9 +17,9 @@ from api.queries import created, fields_of, once_running
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
-from session.query_requests import Replacement
-from session.requests import Outcome
-from session.writer import Started
+from session.commands.query_requests import Replacement
+from session.commands.writer import Started
+from session.state.requests import Outcome
 
 router = APIRouter(tags=["queries"])
 

@@ -14,8 +14,8 @@ from api.exposition import family
 from api.histograms import Histograms
 from api.query_series import OTHER
 from router.progress import DELIVERING, Progress
-from session.deliveries import lag_seconds
-from session.query_record import QueryRecord
+from session.state.query_record import QueryRecord
+from session.upkeep.deliveries import lag_seconds
 
 
 class DeliverySeries:

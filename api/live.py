@@ -22,8 +22,8 @@ from router.cursor import decode_cursor
 from router.page import Page
 from router.row_text import PIECE_BYTES, json_lines, pieces
 from session.access.tenant_session import TenantSession
-from session.query_lookup import DeployedQuery
-from session.query_record import FAILED
+from session.commands.query_lookup import DeployedQuery
+from session.state.query_record import FAILED
 from sources.core.errors import BraidError, NotAllowed
 
 router = APIRouter(tags=["results"])

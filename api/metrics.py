@@ -24,12 +24,12 @@ from api.query_series import OTHER, QuerySeries
 from api.stream_series import Sharing, stream_families
 from operators.state.bucket_store import BUCKETS
 from router.page import Page
-from session.active import SlotChange
-from session.deliveries import STATES
-from session.query_lookup import DeployedQuery
-from session.query_record import QueryRecord
+from session.commands.query_lookup import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
+from session.state.active import SlotChange
+from session.state.query_record import QueryRecord
+from session.upkeep.deliveries import STATES
 from sources.core.storage import Storage
 
 CONTENT_TYPE = prometheus_client.exposition.CONTENT_TYPE_PLAIN_0_0_4

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from fastapi import Request
 
 from api.news import News
-from session import planning
-from session.planning import Planning
+from session.commands import planning
+from session.commands.planning import Planning
 from session.settings import Settings
 from sources.core.errors import NotReady, Overloaded
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from session.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
+from session.log.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
 from sources.connectors.push import PARTITION, PushLog, folder_gone, is_file_at
 from sources.core.errors import NotAllowed, NotReady, Overloaded
 from sources.core.schema import StreamDefinition

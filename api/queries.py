@@ -18,10 +18,10 @@ from api.planning import QUICK_BYTES
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
-from session.query_lookup import MOST_LISTED
-from session.query_record import STATES
-from session.query_requests import QueryRequest
-from session.requests import Outcome
+from session.commands.query_lookup import MOST_LISTED
+from session.commands.query_requests import QueryRequest
+from session.state.query_record import STATES
+from session.state.requests import Outcome
 from sources.core.errors import BraidError, Gone, MalformedRequest, TooLarge
 
 router = APIRouter(tags=["queries"])

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from api.exposition import family, label_names, labelled
 from api.histograms import Histograms
-from session.query_record import QueryRecord
+from session.state.query_record import QueryRecord
 
 OTHER = "other"
 

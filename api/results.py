@@ -24,9 +24,9 @@ from router.cursor import Position, decode_cursor, encode_cursor
 from router.page import Gap, Page
 from router.refused_rows import RefusedRow
 from session.access.tenant_session import TenantSession
-from session.query_lookup import DeployedQuery
-from session.query_record import RETIRED
-from session.times import rfc3339
+from session.commands.query_lookup import DeployedQuery
+from session.state.query_record import RETIRED
+from session.state.times import rfc3339
 
 router = APIRouter(tags=["results"])
 _EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410, 429)

@@ -41,11 +41,11 @@ from api.preconditions import (
 )
 from api.service import Service
 from engine.spark.masters import is_one_machine
-from session.plan_snapshot import trim_plan_log
+from session.log.plan_snapshot import trim_plan_log
 from session.settings import SECRET, Settings, load_settings
 from session.shared_session import SharedSession
-from session.supervisor import JobSupervisor, Supervisor
-from session.watchdog import Watchdog
+from session.upkeep.supervisor import JobSupervisor, Supervisor
+from session.upkeep.watchdog import Watchdog
 from sources.core.errors import BraidError
 from sources.core.storage import Storage
 

@@ -22,7 +22,7 @@ from router.refused_rows import RefusedRows
 from router.result_reader import ResultReader
 from router.retention import Retention
 from session.access.access import Access
-from session.query_lookup import DeployedQuery
+from session.commands.query_lookup import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.core.errors import NotReady

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from session.writer import Started, Wake
+from session.commands.writer import Started, Wake
 
 
 async def settled(begin: Callable[[Wake], Started], reads_files: bool = False) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from api.access import CallerDep
 from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, sql_body
 from api.service import ServiceDep
-from session.execution import execute_statement
-from session.requests import Outcome
+from session.commands.execution import execute_statement
+from session.state.requests import Outcome
 
 router = APIRouter(tags=["sql"])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from session.query_record import QueryRecord
+from session.state.query_record import QueryRecord
 
 _COUNTS = {
     "tuples": "Valid tuples taken in.",

@@ -16,8 +16,8 @@ from api.parameters import After, Limit
 from api.rows import json_page
 from api.service import ServiceDep
 from router.row_text import pieces
-from session.requests import Outcome
-from session.times import rfc3339
+from session.state.requests import Outcome
+from session.state.times import rfc3339
 
 router = APIRouter(tags=["streams"])
 

@@ -15,7 +15,7 @@ from api.bodies import answer_once, outcome, read_body, response_of, statement_o
 from api.documents import answers, refused, sql_body
 from api.parameters import Wait
 from api.service import ServiceDep
-from session.requests import Outcome
+from session.state.requests import Outcome
 from sources.core.errors import UnknownObject
 
 router = APIRouter(tags=["tables"])

@@ -1,10 +1,10 @@
 """The shared session (thesis 4.3.1.1): takes requests, batches them into changelogs, and follows their progress.
 
 What is durable lies in three logs: requests and changelogs, both written here, and batches, written by the router.
-:class:`~session.session_state.SessionState` is a fold over them. Invariants:
+:class:`~session.state.session_state.SessionState` is a fold over them. Invariants:
 
 - A request is answered once it is on disk and applied. One that fails before that changes nothing.
-- One thread, that of the :class:`~session.writer.Writer`, changes the state, and looks at it without a lock. Others
+- One thread, the writer's (:mod:`session.commands.writer`), changes the state, and looks at it without a lock. Others
   look at it under the lock, which the writer holds only while it changes the state: no file is written under it.
 - Snapshots are taken by the writer, and written by the maintenance thread while the writer goes on.
 
@@ -25,32 +25,32 @@ from engine.job_files import BATCHES, PlannedBatch, read_planned, read_unavailab
 from operators.joins.key_splits import KeySplit
 from operators.lookup.lookup_join import read_rows
 from optimizer.statistics import Statistics
-from session import plan_snapshot
-from session.active import SlotChange
-from session.archive import Archive
-from session.changelog import Changelog
-from session.changelog_writer import ChangelogWriter
-from session.deadlines import Deadlines
-from session.deliveries import SinkDeliveries
-from session.idempotency import Idempotency
-from session.journal import open_journal
-from session.maintenance import Maintenance
-from session.plans import Plans
-from session.queries import Queries
-from session.query_commands import DeleteQueries
-from session.query_lookup import QueryLookup
-from session.query_record import QueryRecord
-from session.recovery import replay_logs
-from session.reoptimization import Reoptimization, RunningPlan
-from session.requests import FOLDER, Key, Outcome, OutcomeRecorded, Refusal, Request, new_queries
-from session.scaling import Scaling
-from session.session_state import SessionState
+from session.commands.plans import Plans
+from session.commands.queries import Queries
+from session.commands.query_commands import DeleteQueries
+from session.commands.query_lookup import QueryLookup
+from session.commands.streams import Streams
+from session.commands.table_rows import TableRows, files_needed
+from session.commands.tables import Tables
+from session.commands.writer import Group, Writer
+from session.log import plan_snapshot
+from session.log.archive import Archive
+from session.log.changelog_writer import ChangelogWriter
+from session.log.idempotency import Idempotency
+from session.log.journal import open_journal
+from session.log.recovery import replay_logs
+from session.log.snapshot import PendingSnapshot, Snapshots
 from session.settings import Settings
-from session.snapshot import PendingSnapshot, Snapshots
-from session.streams import Streams
-from session.table_rows import TableRows, files_needed
-from session.tables import Tables
-from session.writer import Group, Writer
+from session.state.active import SlotChange
+from session.state.changelog import Changelog
+from session.state.query_record import QueryRecord
+from session.state.requests import FOLDER, Key, Outcome, OutcomeRecorded, Refusal, Request, new_queries
+from session.state.session_state import SessionState
+from session.upkeep.deadlines import Deadlines
+from session.upkeep.deliveries import SinkDeliveries
+from session.upkeep.maintenance import Maintenance
+from session.upkeep.reoptimization import Reoptimization, RunningPlan
+from session.upkeep.scaling import Scaling
 from sources.core.errors import MalformedRequest
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage

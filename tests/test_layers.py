@@ -8,6 +8,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 LAYERS = ("api", "session", "optimizer", "router", "engine", "operators", "sources")
+SESSION = ("commands", "upkeep", "log", "state")
 SPARK = "engine"
 KINDS = ("operators.selection", "operators.aggregation", "operators.sessions", "operators.joins")
 LOOPS = (
@@ -43,6 +44,17 @@ def test_imports_point_one_way() -> None:
         for path in modules(package)
         for name in imports_of(path)
         if name.split(".")[0] in LAYERS[:rank]
+    ]
+    assert not wrong
+
+
+def test_imports_between_folders_of_the_session_point_one_way() -> None:
+    wrong = [
+        f"{path.relative_to(TOP)} imports {name}"
+        for rank, folder in enumerate(SESSION)
+        for path in modules(f"session/{folder}")
+        for name in imports_of(path)
+        if name.startswith(tuple(f"session.{above}" for above in ("shared_session", *SESSION[:rank])))
     ]
     assert not wrong
 

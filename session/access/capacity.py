@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from session.plans import Plans
-from session.query_requests import PlannedQuery
+from session.commands.plans import Plans
+from session.commands.query_requests import PlannedQuery
 from sources.core.errors import Overloaded
 
 FRESH_SECONDS = 2.0

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from session.access.principal import ADMIN, RIGHTS, Principal, Quotas, Tenant
-from session.times import rfc3339
+from session.state.times import rfc3339
 from sources.core.errors import Conflict, NotAllowed, Unauthorized, UnknownObject
 from sources.core.storage import Storage
 

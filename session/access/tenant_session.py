@@ -12,15 +12,15 @@ from typing import Any
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ADMIN, READ, WRITE, Principal
-from session.admission import Owner
-from session.query_lookup import DeployedQuery, unknown_query
-from session.query_record import full_name
-from session.query_requests import PlannedQuery, QueryRequest, Replacement
-from session.requests import Outcome
+from session.commands.admission import Owner
+from session.commands.query_lookup import DeployedQuery, unknown_query
+from session.commands.query_requests import PlannedQuery, QueryRequest, Replacement
+from session.commands.writer import Started, Wake
 from session.shared_session import SharedSession
 from session.sql.statement_limits import StatementLimits
 from session.sql.statements import Select
-from session.writer import Started, Wake
+from session.state.query_record import full_name
+from session.state.requests import Outcome
 from sources.core.schema import StreamDefinition
 
 

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.delivery_series import DeliverySeries
 from api.query_series import OTHER
 from router.progress import DELIVERING, DONE, RETRYING, Progress
-from session.deliveries import STALLED
+from session.upkeep.deliveries import STALLED
 from tests.session.records import record
 
 SECOND = 1_000_000

@@ -24,7 +24,7 @@ DEAF = """
 import sys, time
 from pathlib import Path
 from api import serve
-from session.supervisor import Supervisor
+from session.upkeep.supervisor import Supervisor
 
 serve.END_SECONDS = 0.1
 child = Supervisor("child", [sys.executable, "-c", "import signal, time; time.sleep(1000)"], Path(sys.argv[1]))

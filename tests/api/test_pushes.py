@@ -15,7 +15,7 @@ import pytest
 
 from api import pushes
 from api.pushes import Pushes, PushStream
-from session import outcome_segments
+from session.log import outcome_segments
 from sources.connectors.push import PushLog
 from sources.core.errors import NotAllowed, NotReady
 from sources.core.schema import StreamDefinition

@@ -321,7 +321,7 @@ def test_what_cannot_reach_the_disk_is_refused_and_changes_nothing(rest: Rest, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("session.journal._sync", full)
+        patched.setattr("session.log.journal._sync", full)
         for response in (
             rest.client.post("/queries", json={"sql": ALL}),
             rest.client.delete(f"/queries/{query['id']}"),

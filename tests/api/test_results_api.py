@@ -19,7 +19,7 @@ import pytest
 
 from router.cursor import Position
 from router.refused_rows import RefusedRow
-from session.archive import Archive
+from session.log.archive import Archive
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND

@@ -15,8 +15,8 @@ from bench_driver.demo_script import (
     more_examples,
 )
 from operators.queries import Aggregation, Selection
+from session.commands.statements import read_create_stream, to_definition
 from session.sql.select import plan_select
-from session.statements import read_create_stream, to_definition
 from sources.core.schema import StreamDefinition
 
 

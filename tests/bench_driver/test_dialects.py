@@ -26,8 +26,8 @@ from bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, 
 from bench_driver.queues.datasets import DATASETS
 from bench_driver.workload import StreamSpec, load_workload
 from operators.queries import Aggregation
+from session.commands.statements import read_create_stream, to_definition
 from session.sql.select import plan_select
-from session.statements import read_create_stream, to_definition
 
 LOCATION = "grpc://127.0.0.1:8815"
 AGGREGATION = QuerySpec(

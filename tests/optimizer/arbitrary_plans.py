@@ -16,8 +16,8 @@ from operators.live_queries import UNGROUPED
 from optimizer.key_splitting import rows_by_key, splittable_joins, spreadings_of
 from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics
-from session import reoptimization
 from session.settings import Settings
+from session.upkeep import reoptimization
 
 MOST_GROUPS = 3
 

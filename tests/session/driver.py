@@ -14,16 +14,16 @@ from operators.lookup.lookup_join import version_path
 from session.access.meters import Meters
 from session.access.principal import ANYONE, Quotas
 from session.access.tenant_session import TenantSession
-from session.archive import Archive
-from session.execution import execute_statement
-from session.idempotency import Idempotency
-from session.query_record import STATES
-from session.query_requests import QueryRequest
-from session.recovery import replay_logs
-from session.session_state import SessionState
+from session.commands.execution import execute_statement
+from session.commands.query_requests import QueryRequest
+from session.log.archive import Archive
+from session.log.idempotency import Idempotency
+from session.log.recovery import replay_logs
+from session.log.snapshot import Snapshots
 from session.settings import Settings
 from session.shared_session import SharedSession
-from session.snapshot import Snapshots
+from session.state.query_record import STATES
+from session.state.session_state import SessionState
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
 

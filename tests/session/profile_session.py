@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from session.query_record import RUNNING
+from session.state.query_record import RUNNING
 from tests.session.driver import AGGREGATION, BEGINNING, SECOND, Driver
 
 ARRAY = 100

@@ -13,10 +13,10 @@ import pytest
 from operators.joins.query import Join
 from operators.kinds import source_operators
 from router.deployment import Deployment
-from session.query_record import full_name
-from session.query_requests import QueryRequest
+from session.commands.query_requests import QueryRequest
 from session.settings import Settings
 from session.shared_session import SharedSession
+from session.state.query_record import full_name
 from sources.core.errors import (
     BraidError,
     Conflict,
@@ -313,7 +313,7 @@ def test_a_request_that_cannot_reach_the_disk_changes_nothing(driver: Driver, mo
 
     before = driver.observed()
     with monkeypatch.context() as patched:
-        patched.setattr("session.journal._sync", full)
+        patched.setattr("session.log.journal._sync", full)
         with pytest.raises(NotReady, match="No space left"):
             driver.create(CHEAP, name="cheap")
         with pytest.raises(NotReady, match="No space left"):
@@ -417,7 +417,7 @@ def test_a_ttl_deletes_with_drain_also_after_a_restart(driver: Driver) -> None:
 def test_deadlines_of_queries_that_are_gone_take_no_room_for_ever(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("session.deadlines.FEW_TTLS", 5)
+    monkeypatch.setattr("session.upkeep.deadlines.FEW_TTLS", 5)
     (kept,) = driver.create(CHEAP, ttl_seconds=3600)
     for _ in range(30):
         (query,) = driver.create(CHEAP, ttl_seconds=7200)

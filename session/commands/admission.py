@@ -1,0 +1,139 @@
+"""Admission: what must hold to accept new queries, streams and tables, and to drop streams and tables.
+
+All of it is checked against the state by the session's writer, right before a command is logged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from operators.queries import lookups_of
+from session.commands.query_requests import PlannedQuery
+from session.state.catalog import Catalog, StreamState, TableState
+from session.state.query_record import QueryRecord
+from session.state.session_state import SessionState
+from sources.core.errors import Conflict, Overloaded, UnknownObject
+from sources.core.names import name_key
+
+MOST_SHOWN = 20
+"""How many queries an error names."""
+
+
+def _no_check(_: Sequence[PlannedQuery]) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The tenant that new queries are of, how many of its queries may run, and a further check of them.
+
+    ``check`` is called by the session's writer and raises why the queries cannot be accepted.
+    """
+
+    tenant: str | None = None
+    most_running: int | None = None
+    check: Callable[[Sequence[PlannedQuery]], None] = _no_check
+
+
+NOBODY = Owner()
+
+
+def check_new_queries(
+    state: SessionState,
+    planned: Sequence[PlannedQuery],
+    most: int,
+    owner: Owner = NOBODY,
+    replaced: str | None = None,
+    on_their_way: Mapping[str | None, int] | None = None,
+) -> None:
+    """Raise why these queries, all of one owner, cannot be accepted now; at most ``most`` may run in all.
+
+    One of them takes the place of the query ``replaced``, if there is one. ``on_their_way`` says how many queries of
+    each tenant are accepted and not in the state yet.
+    """
+    others = on_their_way or {}
+    unfinished = state.queries.unfinished + sum(others.values()) - (replaced is not None)
+    if unfinished + len(planned) > most:
+        raise Overloaded(
+            f"At most {most} queries may run (setting max_queries); got {len(planned)} more with"
+            f" {unfinished} there. Delete some first.",
+            retry_after=10,
+        )
+    if owner.tenant is not None and owner.most_running is not None:
+        of_tenant = state.queries.unfinished_of(owner.tenant) + others.get(owner.tenant, 0)
+        running = of_tenant - (replaced is not None)
+        if running + len(planned) > owner.most_running:
+            raise Overloaded(
+                f"At most {owner.most_running} queries of this tenant may run (quota running_queries);"
+                f" got {len(planned)} more with {running} there. Delete some first.",
+                retry_after=10,
+            )
+    _check_names(state, planned, replaced)
+    for stream_id, name in {stream_id: name for p in planned for stream_id, name in p.streams.items()}.items():
+        if state.catalog.by_id(stream_id) is None:
+            raise UnknownObject(f"A stream must exist to be used; {name!r} was just dropped.", stream=name)
+    for table in {version.definition.id: version.definition for p in planned for version in p.tables}.values():
+        if state.catalog.table_by_id(table.id) is None:
+            raise UnknownObject(f"A table must exist to be used; {table.name!r} was just dropped.")
+    owner.check(planned)  # last: what is refused anyway must not count against a quota
+
+
+def _check_names(state: SessionState, planned: Sequence[PlannedQuery], replaced: str | None) -> None:
+    names = Counter(p.full_name for p in planned if p.full_name is not None)
+    for name, count in names.items():
+        holder = state.queries.find(state.names.get(name, ""))
+        is_taken = holder is not None and holder.is_wanted and holder.id != replaced
+        if count > 1 or is_taken:
+            raise Conflict(
+                f"The name of a query must differ from those that run; got {name.rpartition('/')[2]!r} again."
+                " Delete that query or choose another name.",
+                query_id=holder.id if holder is not None and is_taken else None,
+            )
+
+
+def check_replaced(record: QueryRecord) -> None:
+    """Raise Conflict for a query that cannot be replaced any more."""
+    if not record.is_wanted:
+        successor = record.replaced_by
+        raise Conflict(
+            f"A query must be PENDING, RUNNING or PAUSED to be replaced; {record.id} is {record.state}. "
+            + (
+                "Register a new one with POST /queries."
+                if successor is None
+                else f"Replace {successor}, which replaced it."
+            ),
+            query_id=record.id,
+        )
+
+
+def check_new_name(catalog: Catalog, name: str, kind: str) -> None:
+    """Raise Conflict for the name of a new stream or table (``kind``) that either has."""
+    taken_names = (*catalog, *(table.definition.name for table in catalog.tables()))
+    if name_key(name) in map(name_key, taken_names):
+        raise Conflict(
+            f"The name of a {kind} must be new; {name!r} exists. Drop it first or choose another.",
+            stream=name if kind == "stream" else None,
+        )
+
+
+def check_unused(state: SessionState, dropped: StreamState | TableState, name: str) -> None:
+    """Raise Conflict for a stream or table that cannot be dropped under this name as queries use it."""
+    users, object_id = dropped.users, dropped.definition.id
+    if not users:
+        return
+    kind = "stream" if isinstance(dropped, StreamState) else "table"
+    user_ids = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
+    shown = list(islice(user_ids, MOST_SHOWN))
+    shown_ids = ", ".join(shown) + (f" and {users - len(shown)} more" if users > len(shown) else "")
+    raise Conflict(
+        f"A {kind} must not be used to be dropped; {users} queries use {name!r}:"
+        f" {shown_ids}. Delete them and wait until they are RETIRED.",
+        stream=name if kind == "stream" else None,
+    )
+
+
+def _uses(record: QueryRecord, object_id: str) -> bool:
+    return object_id in record.stream_names or any(lookup.table == object_id for lookup in lookups_of(record.query))

@@ -1,0 +1,110 @@
+"""How the queries of a session run: the plan as a graph, with whom queries share, and what they cost."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from operators.queries import Query
+from operators.query_parts import OP, PTIME, VER
+from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
+from optimizer.join_costs import explain_join_order
+from optimizer.statistics import Statistics
+from session.commands.query_lookup import QueryLookup
+from session.state.session_state import SessionState
+from session.upkeep.reoptimization import Reoptimization
+from session.upkeep.scaling import Scaling
+
+
+class Plans:
+    """The plan of one session."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        lock: threading.RLock,
+        lookup: QueryLookup,
+        statistics: Statistics,
+        reoptimization: Reoptimization,
+        scaling: Scaling,
+    ) -> None:
+        self._state = state
+        self._lock = lock
+        self._lookup = lookup
+        self._statistics = statistics
+        self._reoptimization = reoptimization
+        self._scaling = scaling
+
+    def graph(self) -> dict[str, Any]:
+        """Return the plan of everything as a graph, with its last changes and why, the executors, and the lanes."""
+        with self._lock:
+            plan = self._state.plan
+            graph = plan.to_json()
+            for node in graph["nodes"]:
+                if node["id"] in plan.operators:
+                    node["statistics"] = operator_statistics(self._statistics, plan.operators[node["id"]])
+        lanes = [{"lane": lane, "cores": float(f"{c:.3g}")} for lane, c in enumerate(self._statistics.cores_of_lanes())]
+        additions = {"changes": self._reoptimization.changes(), "executors": self._scaling.describe(), "lanes": lanes}
+        return {**graph, **additions}
+
+    def of_query(self, query_id: str) -> dict[str, Any]:
+        """Return how a query runs and with whom it shares."""
+        record = self._lookup.by_id(query_id)
+        with self._lock:
+            head = {"id": record.id, "name": record.name, "state": record.state}
+            return {**head, **self._explained(record.query, record.stream_names, record.id)}
+
+    def explain(self, query: Query, streams: dict[str, str]) -> dict[str, Any]:
+        """Return how a query would run, the columns of its rows included."""
+        with self._lock:
+            plan = self._explained(query, streams)
+        graph = {"nodes": plan.pop("nodes"), "edges": plan.pop("edges")}
+        return {**plan, "columns": result_columns(query), "plan": graph}
+
+    def _explained(self, query: Query, streams: dict[str, str], query_id: str | None = None) -> dict[str, Any]:
+        """Return how a query runs or would run, with what is known of it; under the lock."""
+        plan = self._state.plan
+        statistics = query_statistics(plan, self._statistics, query, streams, query_id)
+        join_order = explain_join_order(plan, self._statistics, query, query_id)
+        return {**plan.explain(query, streams, query_id), "statistics": statistics, "join_order": join_order}
+
+    # what queries cost
+
+    def cost_shares(self, ids: Iterable[str]) -> dict[str, float]:
+        """Return the share of some queries in what all operators cost; only of those that run and have a known cost."""
+        with self._lock:
+            records = (self._state.queries.find(query_id) for query_id in ids)
+            queries = {record.id: record.query for record in records if record is not None}
+            return cost_shares(self._state.plan, self._statistics, queries)
+
+    def busy_cores(self) -> float:
+        """Return how many cores the operators of all queries keep busy."""
+        return self._statistics.all_cores()
+
+    def added_cores(self, query: Query) -> float:
+        """Estimate how many more cores would be busy with a new query."""
+        with self._lock:
+            return Costs(self._state.plan, self._statistics).added_cores(query)
+
+    def cores_by_tenant(self) -> dict[str | None, float]:
+        """Return how many cores the queries of each tenant take."""
+        cores: defaultdict[str | None, float] = defaultdict(float)
+        with self._lock:
+            costs = Costs(self._state.plan, self._statistics)
+            for record in self._state.queries.values():
+                if record.slot is not None and record.freed_epoch is None:
+                    cores[record.tenant] += costs.cores(record.query)
+        return cores
+
+
+def result_columns(query: Query) -> list[dict[str, str]]:
+    """Return the columns of a query's result with their types."""
+    columns = [{"name": o.name, "type": str(o.expression.type)} for o in query.outputs]
+    if query.window is not None:
+        columns.append({"name": "_partial", "type": "BOOLEAN"})
+        if query.emit.stream:
+            columns += [{"name": OP, "type": "VARCHAR"}, {"name": PTIME, "type": "TIMESTAMP"}]
+            columns.append({"name": VER, "type": "BIGINT"})
+    return columns

@@ -1,0 +1,224 @@
+"""The queries of a session as clients change them.
+
+SQL is parsed and planned on the caller's thread, against a copy of the catalog; what that took for granted the command
+checks again on the writer's thread. ``begin_…`` return before a command is done, with a
+:class:`~session.commands.writer.Started` that gives the answer later: for callers that must not block.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from operators.queries import Query
+from session.commands import planning
+from session.commands.admission import NOBODY, Owner, check_new_queries, check_replaced
+from session.commands.plans import Plans
+from session.commands.query_commands import CreateQueries, DeleteQueries, PauseQuery, ReplaceQuery, ResumeQuery
+from session.commands.query_lookup import QueryLookup
+from session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
+from session.commands.table_rows import NamedTables, TableRows
+from session.commands.writer import Command, Started, Wake, Writer
+from session.log.idempotency import current, current_key, has_effect
+from session.settings import OFF, Settings
+from session.sql.select import plan_select
+from session.sql.statements import Select
+from session.state.query_record import QueryRecord, full_name
+from session.state.session_state import SessionState
+from session.state.times import rfc3339
+from sources.core.errors import MalformedRequest
+
+Answer = list[dict[str, Any]]
+
+
+class Queries:
+    """Commands on the queries of one session."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        lock: threading.RLock,
+        writer: Writer,
+        rows: TableRows,
+        lookup: QueryLookup,
+        plans: Plans,
+        settings: Settings,
+    ) -> None:
+        self._state = state
+        self._lock = lock
+        self._writer = writer
+        self._rows = rows
+        self._lookup = lookup
+        self._plans = plans
+        self._settings = settings
+
+    # queries that come
+
+    def create(self, requests: Iterable[QueryRequest], owner: Owner = NOBODY) -> Answer:
+        """Accept all of the queries or none, and return their descriptions."""
+        return self.begin_create(requests, owner=owner).wait()
+
+    def begin_create(
+        self, requests: Iterable[QueryRequest], *on_done: Wake, owner: Owner = NOBODY, may_replace: bool = False
+    ) -> Started:
+        """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
+        requests = list(requests)
+        begun = self._begun_before()
+        if begun is not None:
+            return begun
+        planned = self._plan(requests, owner, may_replace=may_replace)
+        return self._begin_new(planned, owner, lambda command: command, *on_done)
+
+    def begin_replace(
+        self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake, owner: Owner = NOBODY
+    ) -> Started:
+        """Begin to accept a query in the place of another, which retires with the same changelog.
+
+        The new one sees exactly the tuples that the old one does not, and is of the same tenant, whoever asks. Conflict
+        for an old one that is already on its way out; otherwise as :meth:`begin_create` and :meth:`begin_delete`.
+        """
+        begun = self._begun_before()
+        if begun is not None:
+            return begun
+        replaced = self._lookup.record(id_or_name)
+        check_replaced(replaced)
+        if owner.tenant != replaced.tenant:
+            owner = Owner(replaced.tenant, check=owner.check)
+        request, inherited = replacement.after(replaced)
+        planned = self._plan([request], owner, inherited, may_replace=True)
+        return self._begin_new(planned, owner, lambda new: ReplaceQuery(new, replaced, drain), *on_done, of=replaced.id)
+
+    def create_or_replace(self, name: str, sql: str, owner: Owner = NOBODY) -> dict[str, Any]:
+        """Carry out CREATE OR REPLACE QUERY: replace the owner's query of this name, or create one if there is none."""
+        with self._lock:
+            record = self._state.queries.find(self._state.names.get(full_name(owner.tenant, name), ""))
+            replaced = record.id if record is not None and record.is_wanted else None
+        if replaced is not None:
+            return self.begin_replace(replaced, Replacement(sql), owner=owner).wait()[0]
+        return self.begin_create([QueryRequest(sql)], owner=owner, may_replace=True).wait()[0]
+
+    def _begin_new(
+        self,
+        planned: list[PlannedQuery],
+        owner: Owner,
+        to_command: Callable[[CreateQueries], Command],
+        *on_done: Wake,
+        of: str | None = None,
+    ) -> Started:
+        """Begin to accept queries; ``of`` is the id of the one that they replace, if there is one."""
+        records = tuple(p.to_record() for p in planned)
+        for record in records:
+            record.replaces = of
+        # described now: once they are applied, other threads may change the records
+        answer = [record.describe() for record in records]
+
+        def identified() -> Answer:
+            for description, record in zip(answer, records, strict=True):
+                description["id"], description["created_at"] = record.id, rfc3339(record.created_us)
+            return answer
+
+        tables = [version for p in planned for version in p.tables]
+        release = self._rows.hold(tables)
+        command = CreateQueries(planned, records, owner, self._settings.max_queries, self._rows, current_key())
+        try:
+            return self._writer.submit(to_command(command), release, *on_done, answer=identified)
+        except BaseException:
+            release()
+            raise
+
+    def _begun_before(self) -> Started | None:
+        """Return the answer of a request whose effect an earlier, interrupted run already had; None for others."""
+        running = current()
+        if running is None or not running.has_effect:
+            return None
+        return Started(lambda: [self._lookup.describe(query_id) for query_id in running.effect])
+
+    def validate(self, requests: list[QueryRequest], owner: Owner = NOBODY) -> Answer:
+        """Return how each query would run and with which others it would share, or raise what creating them would."""
+        planned = self._plan(requests, owner)
+        with self._lock:
+            check_new_queries(self._state, planned, self._settings.max_queries, owner)
+        explained = []
+        for p in planned:
+            planning.check()
+            explained.append(self._plans.explain(p.query, p.streams))
+        return explained
+
+    def explain(self, select: Select) -> dict[str, Any]:
+        """Return how a SELECT would run, as :meth:`validate` does."""
+        with self._lock:
+            catalog = self._state.catalog.copy()
+        tables = NamedTables(catalog, self._rows)
+        query = self._with_settings(plan_select(select, catalog, tables, self._settings.statement_limits))
+        names = {definition.id: definition.name for definition in catalog.values()}
+        return self._plans.explain(query, {stream: names[stream] for stream in query.streams})
+
+    def _plan(
+        self,
+        requests: list[QueryRequest],
+        owner: Owner,
+        inherited: Inherited | None = None,
+        may_replace: bool = False,
+    ) -> list[PlannedQuery]:
+        if not requests:
+            raise MalformedRequest("At least one query must be given; got an empty list.")
+        with self._lock:
+            catalog = self._state.catalog.copy()
+        planned = plan_requests(
+            requests,
+            catalog,
+            NamedTables(catalog, self._rows),
+            self._settings.confinement,
+            owner.tenant,
+            inherited,
+            may_replace,
+            self._settings.statement_limits,
+        )
+        return [replace(p, query=self._with_settings(p.query)) for p in planned]
+
+    def _with_settings(self, query: Query) -> Query:
+        """Return a query with the settings ``join_orders`` and ``query_sharing`` applied."""
+        if self._settings.join_orders == OFF:
+            query = query.in_written_order()
+        return query.set_apart(uuid.uuid4().hex) if self._settings.query_sharing == OFF else query
+
+    # queries that go, and those that stay
+
+    def delete(self, id_or_name: str, drain: bool = True) -> dict[str, Any]:
+        """Retire a query and return its description; harmless to repeat. ``drain=False`` stops it at once."""
+        return self.begin_delete([id_or_name], drain).wait()[0]
+
+    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Started:
+        """Begin to retire all of the queries, or none when one is unknown."""
+        records = [self._lookup.record(id_or_name) for id_or_name in ids_or_names]
+        if not records:
+            raise MalformedRequest("At least one query must be given; got an empty list.")
+        return self._begin(DeleteQueries(records, drain, current_key()), records, *on_done)
+
+    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Started:
+        """Begin to pause a query, which then drains as if it were deleted; harmless to repeat.
+
+        Conflict for one that is on its way out.
+        """
+        record = self._lookup.record(id_or_name)
+        if has_effect():
+            return Started(lambda: [self._lookup.describe(record.id)])
+        return self._begin(PauseQuery(record, current_key()), [record], *on_done)
+
+    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Started:
+        """Begin to run a paused query again, as soon as it has drained; harmless to repeat.
+
+        Conflict for one that is on its way out, or was resumed too often.
+        """
+        record = self._lookup.record(id_or_name)
+        if has_effect():
+            return Started(lambda: [self._lookup.describe(record.id)])
+        return self._begin(ResumeQuery(record, current_key()), [record], *on_done)
+
+    def _begin(self, command: Command, records: list[QueryRecord], *on_done: Wake) -> Started:
+        return self._writer.submit(
+            command, *on_done, answer=lambda: [self._lookup.describe(record.id) for record in records]
+        )

@@ -1,0 +1,273 @@
+"""The queries of a session as clients look them up: by id and name, and in pages.
+
+Look-ups in the state take the lock for a moment each, those in the archive do not.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from operators.queries import Query
+from router.deployment import Deployment
+from session.access.principal import ADMIN, ANYONE, Principal
+from session.log.archive import Archive
+from session.state.active import SlotChange
+from session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
+from session.state.query_table import number_of
+from session.state.session_state import SessionState
+from session.upkeep.deliveries import SinkDeliveries
+from sources.core.errors import Gone, MalformedRequest, UnknownObject
+
+MOST_LISTED = 1000
+MOST_LOOKED_AT = 1000
+_DESCRIPTION_BYTES = 1000
+
+
+@dataclass(frozen=True)
+class DeployedQuery:
+    """What a reader of results needs of a query.
+
+    Its rows are those of its ``deployments``. No row comes after batch ``last_seq`` unless the query is resumed; None
+    while that batch is not known.
+    """
+
+    id: str
+    query: Query
+    state: str
+    deployments: tuple[Deployment, ...]
+    last_seq: int | None
+
+    @classmethod
+    def of(cls, record: QueryRecord) -> DeployedQuery:
+        """Return it for a query's record; one that is RETIRED drains for readers until a batch has freed its slot."""
+        is_held = record.state == RETIRED and record.slot is not None and record.last_seq is None
+        state = DRAINING if is_held else record.state
+        return cls(record.id, record.query, state, record.all_deployments, record.last_seq)
+
+    @property
+    def slot(self) -> int | None:
+        """The slot that it has or had last, None for one that no batch has had."""
+        return self.deployments[-1].slot if self.deployments else None
+
+
+@dataclass(frozen=True)
+class QueryFilter:
+    """What a query must have to be listed; None means anything. ``name`` is in lower case."""
+
+    label: str | None
+    value: str | None
+    name: str | None
+    reader: Principal
+
+    @classmethod
+    def of(cls, label: str | None, name: str | None, reader: Principal) -> QueryFilter | None:
+        """Read the filters of GET /queries; None when a reader that sees everything has none."""
+        if label is None and not name and ADMIN in reader.rights:
+            return None
+        key, equals, value = (label or "").partition("=")
+        return cls(None if label is None else key, value if equals else None, name.lower() if name else None, reader)
+
+    def matches(self, record: QueryRecord) -> bool:
+        """Whether a query is to be listed."""
+        if not self.reader.sees(record.tenant):
+            return False
+        if self.name is not None and self.name not in (record.name or "").lower():
+            return False
+        return self.label is None or (self.label in record.labels and self.value in (None, record.labels[self.label]))
+
+
+class QueryLookup:
+    """All queries that one session knows."""
+
+    def __init__(
+        self, state: SessionState, lock: threading.RLock, archive: Archive, deliveries: SinkDeliveries, page_bytes: int
+    ) -> None:
+        self._state = state
+        self._lock = lock
+        self._archive = archive
+        self._deliveries = deliveries
+        self._page_bytes = page_bytes
+
+    @property
+    def created(self) -> int:
+        """How many queries were ever accepted."""
+        return self._state.queries_created
+
+    @property
+    def deleted(self) -> int:
+        """How many queries were ever deleted."""
+        return self._state.queries_deleted
+
+    @property
+    def unfinished(self) -> int:
+        """How many queries are neither RETIRED nor FAILED."""
+        return self._state.queries.unfinished
+
+    def record(self, id_or_name: str) -> QueryRecord:
+        """Return a query by its id or its full name, finished or not; UnknownObject or Gone."""
+        with self._lock:
+            record = self._state.queries.find(self._state.names.get(id_or_name, id_or_name))
+        return record or self._archive.find_name(id_or_name) or self._archived(id_or_name)
+
+    def by_id(self, query_id: str) -> QueryRecord:
+        """Return a query, finished or not; UnknownObject or Gone."""
+        with self._lock:
+            record = self._state.queries.find(query_id)
+        return record or self._archived(query_id)
+
+    def describe(self, query_id: str) -> dict[str, Any]:
+        """Return a query as GET /queries/{id} shows it."""
+        return self.describe_in_memory(query_id) or self._with_delivery(self._archived(query_id).describe())
+
+    def describe_in_memory(self, query_id: str) -> dict[str, Any] | None:
+        """Return a query as :meth:`describe` does; None when it is unknown, or in a file only."""
+        with self._lock:
+            record = self._state.queries.find(query_id)
+            described = None if record is None else record.describe()
+        return None if described is None else self._with_delivery(described)
+
+    def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(query["sink"], dict):
+            return query
+        return {**query, "delivery": self._deliveries.describe(query["id"])}
+
+    def is_in_memory(self, id_or_name: str) -> bool:
+        """Whether a query is found without reading a file."""
+        with self._lock:
+            return self._state.queries.find(self._state.names.get(id_or_name, id_or_name)) is not None
+
+    def deployed(self, query_id: str) -> DeployedQuery:
+        """Return what a reader of the query's results needs, as of now."""
+        record = self.by_id(query_id)
+        with self._lock:
+            return DeployedQuery.of(record)
+
+    def find_id(self, full_name: str) -> str | None:
+        """Return the id of the newest query with a full name, None when there is none."""
+        with self._lock:
+            query_id = self._state.names.get(full_name)
+        if query_id is not None:
+            return query_id
+        record = self._archive.find_name(full_name)
+        return None if record is None else record.id
+
+    def tenant_of(self, query_id: str) -> str | None:
+        """Return whose a query is."""
+        return self.by_id(query_id).tenant
+
+    def is_pending(self, query_id: str) -> bool:
+        """Whether a query, which must exist or have existed, waits for its first batch; reads no file."""
+        with self._lock:
+            record = self._state.queries.find(query_id)
+            return record is not None and record.state == PENDING
+
+    def count_by_state(self) -> dict[str, int]:
+        """Return how many queries are in each state."""
+        archived = self._archive.counts()
+        with self._lock:
+            return {state: self._state.queries.states[state] + archived.get(state, 0) for state in STATES}
+
+    def slots(self) -> list[SlotChange]:
+        """Return the slots that the data plane has as of the last batch, each with its holder."""
+        with self._lock:
+            return self._state.active.slots
+
+    def page(
+        self,
+        state: str | None = None,
+        label: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        name: str | None = None,
+        reader: Principal = ANYONE,
+    ) -> dict[str, Any]:
+        """Return ``{"queries", "cursor"}``: a page of queries, oldest first; ``cursor`` is None after the last.
+
+        ``label`` is ``name`` or ``name=value``; ``name`` is part of the query's name, whatever the case. A page may be
+        short when its queries are long, and even empty when many had to be looked at to find those that the reader
+        sees: only a cursor of None says that there are no more.
+        """
+        if state is not None and state not in STATES:
+            raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
+        if not 1 <= limit <= MOST_LISTED:
+            raise MalformedRequest(f"limit must be from 1 to {MOST_LISTED}; got {limit!r}.")
+        if cursor is not None and not _is_id(cursor):
+            raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
+        after = 0 if cursor is None else number_of(cursor)
+        query_filter = QueryFilter.of(label, name, reader)
+        with self._lock:  # both at one moment: a query that moves to the archive in between would be missed
+            archived = self._archive.after(after, state)
+            count = limit + 1 if state is None and query_filter is None else len(self._state.queries)
+            records = self._state.queries.after(after, count)
+        live = ((number_of(record.id), record) for record in records)
+        candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_number_of_entry)
+        page: list[dict[str, Any]] = []
+        looked_at = size = 0
+        for number, entry in candidates:
+            if len(page) == limit or size >= self._page_bytes:
+                return {"queries": page, "cursor": page[-1]["id"]}
+            if isinstance(entry, QueryRecord):
+                described = self._described(entry, state, query_filter)
+                page += described
+                size += sum(map(_size_of, described))
+                continue
+            looked_at += 1
+            record = entry()
+            if record is not None and (query_filter is None or query_filter.matches(record)):
+                page.append(record.describe())
+                size += _size_of(page[-1])
+            elif looked_at >= MOST_LOOKED_AT:
+                return {"queries": page, "cursor": f"q-{number}"}
+        return {"queries": page, "cursor": None}
+
+    def _described(
+        self, record: QueryRecord, state: str | None, query_filter: QueryFilter | None
+    ) -> list[dict[str, Any]]:
+        """Return a list of the query's description, empty when the query is not to be listed."""
+        if query_filter is not None and not query_filter.matches(record):
+            return []
+        if state is not None and record.state != state:  # most are not; the others are checked again under the lock
+            return []
+        with self._lock:
+            return [record.describe()] if state in (None, record.state) else []
+
+    def _archived(self, query_id: str) -> QueryRecord:
+        """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""
+        if _is_id(query_id) and 0 < number_of(query_id) < self._state.next_query:
+            record = self._archive.find(number_of(query_id))
+            if record is not None:
+                return record
+            raise Gone(
+                f"A query is known until its retention has passed; {query_id!r} is RETIRED or FAILED for longer.",
+                query_id=query_id,
+            )
+        raise unknown_query(query_id)
+
+
+LONGEST_SHOWN = 200
+
+
+def unknown_query(query_id: str) -> UnknownObject:
+    """Return the error for a query that is not there."""
+    advice = "GET /queries lists those that do."
+    if not _is_id(query_id):
+        advice = "It is known by its id, such as q-1, not by its name; GET /queries lists both."
+    return UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. {advice}")
+
+
+def _number_of_entry(entry: tuple[int, Any]) -> int:
+    return entry[0]
+
+
+def _size_of(described: dict[str, Any]) -> int:
+    """Return about how many bytes a query's description has in JSON."""
+    return _DESCRIPTION_BYTES + len(described["sql"]) + len(described["operator"]) + len(str(described["labels"]))
+
+
+def _is_id(text: str) -> bool:
+    head, _, digits = text.partition("-")
+    return head == "q" and digits.isascii() and digits.isdecimal() and len(digits) <= 18

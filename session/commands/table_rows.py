@@ -1,0 +1,165 @@
+"""The static tables of a session: read when a query names them, and kept as long as queries need their rows."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from operators.lookup.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
+from operators.lookup.lookups import Lookup, Refreshed
+from operators.queries import Query, lookups_by_input, lookups_of
+from session.state.catalog import Catalog
+from session.state.session_state import SessionState
+from sources.connectors.static_table import TableDefinition, TableReader, TableVersion
+from sources.core.errors import NotAllowed, NotReady
+from sources.core.storage import Storage
+
+
+class TableRows:
+    """Reads tables, and keeps the versions of them that queries need below the data directory."""
+
+    def __init__(self, storage: Storage, folder: str = "") -> None:
+        self._storage = storage
+        self._folder = folder
+        self._reader = TableReader(folder, storage.location)
+        self._lock = threading.Lock()
+        # versions that commands which are not applied yet need, apart: whoever lets go of one must not wait for files
+        self._held: Counter[str] = Counter()
+        self._held_lock = threading.Lock()
+
+    def read(self, definition: TableDefinition) -> TableVersion:
+        """Return a table as its file is now; NotAllowed says what is wrong with the file."""
+        with self._lock:
+            return self._reader.read(definition)
+
+    def check_file(self, definition: TableDefinition) -> None:
+        """Raise NotAllowed for what is wrong with the file of a table that does not exist yet."""
+        TableReader(self._folder, self._storage.location).read(definition)
+
+    def forget(self, table_id: str) -> None:
+        """Forget what is in memory of a table, which was dropped or is to be read anew."""
+        with self._lock:
+            self._reader.forget(table_id)
+
+    def hold(self, versions: Sequence[TableVersion]) -> Callable[[], None]:
+        """Write the rows of tables, durably, and keep them until the returned function is called.
+
+        NotReady when they cannot be written.
+        """
+        ids = [version.id for version in versions]
+        with self._held_lock:
+            self._held.update(ids)
+        try:
+            with self._lock:
+                for version in versions:
+                    self._write(version)
+        except BaseException:
+            self._release(ids)
+            raise
+        return lambda: self._release(ids)
+
+    def _write(self, version: TableVersion) -> None:
+        if self._storage.exists(version_path(version.id)):
+            return
+        try:
+            self._storage.put(version_path(version.id), version.data)
+        except OSError as error:
+            raise NotReady(
+                "The rows of a table must be on disk before a query is answered; writing them failed:"
+                f" {error}. Nothing changed; make room or repair the disk, then send it again."
+            ) from error
+
+    def _release(self, ids: Sequence[str]) -> None:
+        with self._held_lock:
+            self._held.subtract(ids)
+            self._held = +self._held
+
+    def check_matches(self, inputs: Mapping[tuple[Lookup, ...], str | None]) -> None:
+        """Raise NotAllowed when a tuple could be joined with too many rows; ``inputs`` map lookups to a query's id."""
+        indexed = IndexedTables(self._storage)
+        for lookups, query_id in inputs.items():
+            query = query_id or "a query that is just being accepted"
+            try:
+                most = math.prod(max(1, indexed.index(lookup).most_matches) for lookup in lookups)
+            except LookupFailed as problem:
+                raise NotAllowed(
+                    f"The rows of a table must do for all queries that use it; for {query} {problem}.",
+                    query_id=query_id,
+                ) from None
+            if most > MOST_MATCHES:
+                names = " and ".join(lookup.name for lookup in lookups)
+                raise NotAllowed(
+                    f"A tuple may be joined with at most {MOST_MATCHES} rows of tables; with these rows of {names} a"
+                    f" tuple of {query} could have {most}. Delete that query, or mend the file.",
+                    query_id=query_id,
+                )
+
+    def sweep(self, needed: Callable[[], set[str]]) -> None:
+        """Remove the versions that nobody holds and that are not ``needed``, which is called after that."""
+        with self._lock:
+            names = self._storage.names(FOLDER)
+            if not names:
+                return
+            with self._held_lock:
+                held = set(self._held)
+            needed_paths = {version_path(version) for version in held | needed()}
+            for path in (f"{FOLDER}/{name}" for name in names):
+                if path not in needed_paths:
+                    self._storage.delete(path)
+
+
+def files_needed(state: SessionState) -> set[str]:
+    """Return the files of static tables' rows that a batch to come may read, those of finished queries included."""
+    files = {refreshed["file"] for inactive in state.inactive.values() for refreshed in inactive.change.refreshed}
+    newest = state.catalog.refreshed()
+    files |= {file for _, file in newest.values()}  # for queries that are on their way
+    for record in state.queries.values():
+        for lookup in lookups_of(record.query):
+            files |= {state.active.refreshed.current(lookup).version, newest.current(lookup).version}
+    return files
+
+
+def inputs_with_new_rows(
+    queries: Iterable[tuple[Query, str | None]], refreshed: Refreshed, is_new: Callable[[Lookup], bool]
+) -> dict[tuple[Lookup, ...], str | None]:
+    """Return the lookups, of the ``refreshed`` rows, of each input with a new one, and the id of one of its queries.
+
+    A query that is on its way has no id yet.
+    """
+    return {
+        tuple(map(refreshed.current, lookups)): query_id
+        for query, query_id in queries
+        for lookups in lookups_by_input(query)
+        if any(map(is_new, lookups))
+    }
+
+
+class NamedTables:
+    """The tables of a catalog as SELECTs name them; ``read`` has those that were named so far, by id."""
+
+    def __init__(self, catalog: Catalog, rows: TableRows) -> None:
+        self._catalog = catalog
+        self._rows = rows
+        self.read: dict[str, TableVersion] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all tables."""
+        return [table.definition.name for table in self._catalog.tables()]
+
+    def find(self, name: str) -> TableVersion | None:
+        """Return a table as its file was at the first call for it; None when there is none of that name."""
+        table = self._catalog.find_table(name)
+        if table is None:
+            return None
+        version = self.read.get(table.definition.id)
+        if version is None:
+            version = self.read[table.definition.id] = self._rows.read(table.definition)
+        return version
+
+    def version_of(self, table: TableVersion) -> str:
+        """Return what lookups call the rows of a table that was found."""
+        state = self._catalog.table_by_id(table.definition.id)
+        return table.id if state is None else state.version_of(table.id)

@@ -1,0 +1,269 @@
+"""The catalog: streams and static tables by name, and what each stream has taken in so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from operators.lookup.lookups import Refreshed, refreshes_before, version_name
+from session.state.times import rfc3339
+from sources.connectors.static_table import CONNECTOR, TableDefinition
+from sources.core.errors import UnknownObject
+from sources.core.names import name_key
+from sources.core.schema import StreamDefinition
+
+_COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
+
+
+@dataclass
+class StreamState:
+    """A stream and its progress, as of the last batch record applied.
+
+    ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``fired`` is up
+    to where its windows have fired, ``fired_moved_us`` when that last rose (time of commit): it trails the waterline
+    where there are many windows to fire. ``error`` says why the last batch could not read the stream,
+    ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped,
+    ``is_idle`` whether it has been silent for its ``idle_timeout``.
+    """
+
+    definition: StreamDefinition
+    clock: int | None = None
+    waterline: int | None = None
+    fired: int | None = None
+    fired_moved_us: int = 0
+    tuples: int = 0
+    late: int = 0
+    malformed: int = 0
+    skipped: int = 0
+    bytes: int = 0
+    offsets: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    unavailable: str | None = None
+    is_idle: bool = False
+    users: int = 0
+
+    def add(self, counts: Mapping[str, Any]) -> None:
+        """Add what one batch took in."""
+        for name in _COUNTERS:
+            setattr(self, name, getattr(self, name) + counts.get(name, 0))
+        self.offsets |= counts.get("offsets", {})
+        if counts.get("tuples") or counts.get("malformed") or counts.get("unread"):
+            self.error = counts.get("unread")
+
+    def move(self, clock: int | None, waterline: int | None, fired: int | None, committed_us: int) -> bool:
+        """Set clock, waterline and up to where windows have fired after a batch; return whether the last rose."""
+        self.clock = self.clock if clock is None else clock
+        self.waterline = self.waterline if waterline is None else waterline
+        rose = fired is not None and (self.fired is None or fired > self.fired)
+        if rose:
+            self.fired, self.fired_moved_us = fired, committed_us
+        return rose
+
+    def describe(self) -> dict[str, Any]:
+        """Return the body of GET /streams/{name}."""
+        definition, schema = self.definition, self.definition.schema
+        metadata = dict(schema.metadata)
+        return {
+            "name": definition.name,
+            "id": definition.id,
+            "columns": [
+                {"name": f.name, "type": str(f.type), "event_time": f.name == schema.event_time}
+                | ({"metadata": metadata[f.name]} if f.name in metadata else {})
+                for f in schema.fields
+            ],
+            "source": {
+                "connector": definition.connector,
+                "format": definition.format,
+                "options": dict(definition.options),
+            },
+            "lateness_seconds": schema.lateness_us / 1e6,
+            **definition.waterline.describe(),
+            "clock": rfc3339(self.clock),
+            "waterline": rfc3339(self.waterline),
+            "idle": self.is_idle,
+            "tuples": self.tuples,
+            "late": self.late,
+            "malformed": self.malformed,
+            "skipped": self.skipped,
+            "bytes": self.bytes,
+            "offsets": dict(self.offsets),
+            "error": self.unavailable or self.error,
+            "queries": self.users,
+            "created_at": rfc3339(definition.created_us),
+            "sql": definition.sql,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the snapshot; ``users`` is counted again, ``unavailable`` asked for again."""
+        return {
+            "definition": self.definition.to_json(),
+            "clock": self.clock,
+            "waterline": self.waterline,
+            "fired": self.fired,
+            "fired_moved_us": self.fired_moved_us,
+            **{name: getattr(self, name) for name in _COUNTERS},
+            "offsets": dict(self.offsets),
+            "error": self.error,
+            "is_idle": self.is_idle,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StreamState:
+        """Read what :meth:`to_json` wrote."""
+        rest = {name: value[name] for name in value.keys() - {"definition", "waterline_moved_us"}}
+        # snapshots of older versions know of waterlines alone
+        fired = {"fired": value["waterline"], "fired_moved_us": value.get("waterline_moved_us", 0)}
+        return cls(StreamDefinition.from_json(value["definition"]), **fired | rest)
+
+
+@dataclass
+class TableState:
+    """A static table.
+
+    ``users`` is how many queries keep it from being dropped. ``refreshes`` counts its refreshes, the last of them with
+    the rows in ``file``; ``refreshed`` counts those that batches have begun with, the last of them at
+    ``refreshed_us``. ``newest`` is the version of it that lookups of the newest query have.
+    """
+
+    definition: TableDefinition
+    users: int = 0
+    refreshes: int = 0
+    file: str = ""
+    refreshed: int = 0
+    refreshed_us: int | None = None
+    newest: str | None = None
+
+    def version_of(self, file: str) -> str:
+        """Return the version with which lookups get the rows in a file: where others have these rows, theirs."""
+        newest = self.newest
+        if newest is not None and self.file == file and refreshes_before(newest) < self.refreshes:
+            return newest
+        return version_name(file, self.refreshes)
+
+    def refresh(self, file: str) -> None:
+        """Give all lookups the rows in a file."""
+        self.refreshes, self.file = self.refreshes + 1, file
+
+    def describe(self) -> dict[str, Any]:
+        """Return the body of GET /tables/{name}."""
+        definition = self.definition
+        return {
+            "name": definition.name,
+            "id": definition.id,
+            "columns": [{"name": f.name, "type": str(f.type)} for f in definition.schema.fields],
+            "source": {"connector": CONNECTOR, "format": definition.format, "options": dict(definition.options)},
+            "queries": self.users,
+            "created_at": rfc3339(definition.created_us),
+            "refreshing": self.refreshed < self.refreshes,
+            "refreshed_at": rfc3339(self.refreshed_us),
+            "sql": definition.sql,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the snapshot; ``users`` is counted again."""
+        return {
+            "definition": self.definition.to_json(),
+            "refreshes": self.refreshes,
+            "file": self.file,
+            "refreshed": self.refreshed,
+            "refreshed_us": self.refreshed_us,
+            "newest": self.newest,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TableState:
+        """Read what :meth:`to_json` wrote; older snapshots have definitions alone."""
+        state = value if "definition" in value else {"definition": value}
+        return cls(**{**state, "definition": TableDefinition.from_json(state["definition"])})
+
+
+class Catalog(Mapping[str, StreamDefinition]):
+    """Definitions of streams by name, and static tables; case does not count in look-ups."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, StreamState] = {}
+        self._by_id: dict[str, StreamState] = {}
+        self._tables: dict[str, TableState] = {}
+
+    def __getitem__(self, name: str) -> StreamDefinition:
+        return self._by_name[name_key(name)].definition
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([state.definition.name for state in self._by_name.values()])
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def copy(self) -> Catalog:
+        """Return a catalog of the same streams and tables, which later changes of this one do not affect."""
+        catalog = Catalog()
+        catalog._by_name, catalog._by_id = dict(self._by_name), dict(self._by_id)
+        catalog._tables = {name: replace(table) for name, table in self._tables.items()}
+        return catalog
+
+    def add(self, state: StreamState) -> None:
+        """Add a stream."""
+        self._by_name[name_key(state.definition.name)] = state
+        self._by_id[state.definition.id] = state
+
+    def remove(self, stream_id: str) -> None:
+        """Remove a stream; nothing happens when there is none of this id."""
+        state = self._by_id.pop(stream_id, None)
+        if state is not None:
+            del self._by_name[name_key(state.definition.name)]
+
+    def state(self, name: str) -> StreamState:
+        """Return the stream called ``name``; UnknownObject lists those that exist."""
+        state = self._by_name.get(name_key(name))
+        if state is None:
+            known = ", ".join(list(self)[:20]) or "none yet; CREATE STREAM declares one"
+            raise UnknownObject(f"A stream must exist to be used; got {name!r}. Streams: {known}.", stream=name)
+        return state
+
+    def by_id(self, stream_id: str) -> StreamState | None:
+        """Return the stream with this id, None when it was dropped."""
+        return self._by_id.get(stream_id)
+
+    def states(self) -> list[StreamState]:
+        """Return all streams, oldest first."""
+        return list(self._by_id.values())
+
+    def note_unavailable(self, problems: Mapping[str, str]) -> None:
+        """Set why streams, given by id, have nothing to read just now; of the others, that all is well."""
+        for stream_id, state in self._by_id.items():
+            state.unavailable = problems.get(stream_id)
+
+    def refreshed(self) -> Refreshed:
+        """Return the rows that tables have after all refreshes so far."""
+        return Refreshed({t.definition.id: (t.refreshes, t.file) for t in self._tables.values() if t.refreshes})
+
+    def add_table(self, state: TableState) -> None:
+        """Add a static table."""
+        self._tables[name_key(state.definition.name)] = state
+
+    def remove_table(self, table_id: str) -> None:
+        """Remove a table; nothing happens when there is none of this id."""
+        self._tables = {name: table for name, table in self._tables.items() if table.definition.id != table_id}
+
+    def find_table(self, name: str) -> TableState | None:
+        """Return the table called ``name``, None when there is none."""
+        return self._tables.get(name_key(name))
+
+    def table(self, name: str) -> TableState:
+        """Return the table called ``name``; UnknownObject lists those that exist."""
+        state = self.find_table(name)
+        if state is None:
+            known = ", ".join([table.definition.name for table in self.tables()][:20]) or "none yet"
+            raise UnknownObject(
+                f"A table must exist to be used; got {name!r}. Tables: {known}; CREATE TABLE declares one."
+            )
+        return state
+
+    def table_by_id(self, table_id: str) -> TableState | None:
+        """Return the table with this id, None when it was dropped."""
+        return next((table for table in self._tables.values() if table.definition.id == table_id), None)
+
+    def tables(self) -> list[TableState]:
+        """Return all tables, oldest first."""
+        return list(self._tables.values())

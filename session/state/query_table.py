@@ -1,0 +1,87 @@
+"""The queries that the session has in memory, in the order of their ids, counted by state."""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from session.state.query_record import FAILED, RETIRED, QueryRecord
+
+_LEAST_GONE = 1000
+
+
+class QueryTable(Mapping[str, QueryRecord]):
+    """Records by id.
+
+    Adding, removing, counting and finding the next ones after an id cost the same however many there are. Ids come in
+    ascending order.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, QueryRecord] = {}
+        # ascending; may have ids that were removed
+        self._ids: list[str] = []
+        self.states: Counter[str] = Counter()
+        # by tenant, how many are not finished
+        self._unfinished: Counter[str] = Counter()
+
+    def __getitem__(self, query_id: str) -> QueryRecord:
+        return self._records[query_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def find(self, query_id: str) -> QueryRecord | None:
+        """Return the record of an id, None when there is none."""
+        return self._records.get(query_id)
+
+    def add(self, record: QueryRecord) -> None:
+        """Add a record; its id must come after all that were ever added."""
+        self._records[record.id] = record
+        self._ids.append(record.id)
+        self.states[record.state] += 1
+        if record.tenant is not None and not record.is_finished:
+            self._unfinished[record.tenant] += 1
+
+    def remove(self, record: QueryRecord) -> None:
+        """Remove a record."""
+        del self._records[record.id]
+        self.states[record.state] -= 1
+        if len(self._ids) > 2 * len(self._records) + _LEAST_GONE:
+            self._ids = list(self._records)
+
+    def moved(self, former_state: str, record: QueryRecord) -> None:
+        """Count a record that was in another state before."""
+        self.states[former_state] -= 1
+        self.states[record.state] += 1
+        if record.tenant is not None and record.is_finished and former_state not in (RETIRED, FAILED):
+            self._unfinished[record.tenant] -= 1
+
+    @property
+    def unfinished(self) -> int:
+        """How many are neither RETIRED nor FAILED."""
+        return len(self._records) - self.states[RETIRED] - self.states[FAILED]
+
+    def unfinished_of(self, tenant: str) -> int:
+        """How many of a tenant's queries are neither RETIRED nor FAILED."""
+        return self._unfinished[tenant]
+
+    def after(self, number: int, count: int) -> list[QueryRecord]:
+        """Return the next ``count`` records whose number is above ``number``."""
+        records: list[QueryRecord] = []
+        at = bisect.bisect_right(self._ids, number, key=number_of)
+        while len(records) < count and at < len(self._ids):
+            record = self._records.get(self._ids[at])
+            if record is not None:
+                records.append(record)
+            at += 1
+        return records
+
+
+def number_of(identifier: str) -> int:
+    """Return the number in an id such as ``q-17``."""
+    return int(identifier.rpartition("-")[2])

@@ -1,0 +1,487 @@
+"""The state of the session: a fold over three durable logs.
+
+Requests say what was asked, changelogs what was decided, batch records what has happened. :meth:`apply_requests`,
+:meth:`apply_changelog` and :meth:`apply_batch` are where the state changes, live and at a replay alike; none of them
+looks at a clock, a disk or a thread. So a restart, which replays the logs from a snapshot, arrives at the same state.
+Besides, :meth:`deploy_planned` applies early what the record of a batch is going to say, :meth:`remove` forgets settled
+queries, and ids are given ahead of the requests that use them.
+
+Invariants:
+
+- A query waits for a changelog at most once in each role (created, deleted, freed); a changelog empties all roles.
+- A query with a slot was placed by the changelog ``epoch`` and not yet freed by a changelog ``freed_epoch``.
+- A query that is resumed waits for its creation only once a batch has freed the slot that it had: no batch and no
+  changelog knows two deployments of one query.
+- A query and the one that it replaces wait for the same changelog.
+- ``active_epoch`` <= ``epoch``: the epoch of the last batch applied, and of the last changelog.
+- Ids count up and are never given twice.
+- The cost of a change depends on what it changes, not on how many queries there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from engine.job_files import PlannedBatch
+from operators.joins.key_splits import KeySplit
+from operators.queries import lookups_of
+from optimizer.plan import Plan
+from session.state.active import Active, SlotChange
+from session.state.catalog import Catalog, StreamState, TableState
+from session.state.changelog import Changelog
+from session.state.drain import Draining
+from session.state.inactive import ClocksOf, Inactive
+from session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
+from session.state.query_table import QueryTable, number_of
+from session.state.requests import (
+    OutcomeRecorded,
+    QueriesAccepted,
+    QueriesDeleted,
+    QueryPaused,
+    QueryReplaced,
+    QueryResumed,
+    Request,
+    StreamCreated,
+    StreamDropped,
+    TableCreated,
+    TableDropped,
+    TableRefreshed,
+)
+from session.state.slots import SlotTable
+from session.state.waiting import Waiting
+from sources.core.errors import CorruptData
+
+
+class SessionState:
+    """Streams, queries, slots and plan, and how far each log is applied."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.epoch = 0
+        self.active_epoch = 0
+        self.applied_seq = 0
+        self.next_query = 1
+        self.next_stream = 1
+        self.next_table = 1
+        self.queries_created = 0
+        self.queries_deleted = 0
+        self.catalog = Catalog()
+        self.queries = QueryTable()
+        self.slots = SlotTable()
+        self.plan = Plan()
+        self.waiting = Waiting()
+        # what the data plane runs with at `active_epoch`; and for each epoch after it what will change
+        self.active = Active()
+        self.inactive: dict[int, Inactive] = {}
+        # the newest query of each full name, while it is in `queries`
+        self.names: dict[str, str] = {}
+        # derived: rebuilt from the above by `index`
+        self.finished: dict[str, None] = {}
+        self.draining = Draining()
+
+    def new_query_ids(self, count: int) -> list[str]:
+        """Return ids that no query ever had, for a request to come."""
+        first = self.next_query
+        self.next_query += count
+        return [f"q-{number}" for number in range(first, self.next_query)]
+
+    def new_stream_id(self) -> str:
+        """Return an id that no stream ever had, for a request to come."""
+        self.next_stream += 1
+        return f"s-{self.next_stream - 1}"
+
+    def new_table_id(self) -> str:
+        """Return an id that no table ever had, for a request to come."""
+        self.next_table += 1
+        return f"t-{self.next_table - 1}"
+
+    # requests
+
+    def apply_requests(self, number: int, at_us: int, requests: Sequence[Request]) -> None:
+        """Apply request record ``number``, written at ``at_us``."""
+        for request in requests:
+            match request:
+                case QueriesAccepted():
+                    for record in request.queries:
+                        self._accept(record, at_us)
+                case QueriesDeleted():
+                    for query_id in request.ids:
+                        self._delete(query_id, request.drain, at_us)
+                case QueryReplaced():
+                    self._accept(request.query, at_us)
+                    self._replace(request.replaced, request.query.id, request.drain, at_us)
+                case QueryPaused(query_id):
+                    self._pause(query_id, at_us)
+                case QueryResumed(query_id):
+                    self._resume(query_id, at_us)
+                case StreamCreated(definition):
+                    self.catalog.add(StreamState(definition))
+                    self.next_stream = max(self.next_stream, number_of(definition.id) + 1)
+                    self.waiting.stream_created(definition, at_us)
+                case StreamDropped(stream):
+                    self.catalog.remove(stream)
+                    self.waiting.stream_dropped(stream, at_us)
+                case TableCreated(table):
+                    self.catalog.add_table(TableState(table))
+                    self.next_table = max(self.next_table, number_of(table.id) + 1)
+                case TableDropped(table_id):
+                    self.catalog.remove_table(table_id)
+                    self.waiting.table_dropped(table_id)
+                case TableRefreshed(table_id, version):
+                    if (refreshed := self.catalog.table_by_id(table_id)) is not None:
+                        refreshed.refresh(version)
+                        self.waiting.table_refreshed(table_id, at_us)
+                case OutcomeRecorded():
+                    pass  # kept by session.log.idempotency
+        self.requests = number
+
+    def _accept(self, record: QueryRecord, at_us: int) -> None:
+        self.queries.add(record)
+        for lookup in lookups_of(record.query):
+            if (table := self.catalog.table_by_id(lookup.table)) is not None:
+                table.newest = lookup.version
+        self.next_query = max(self.next_query, number_of(record.id) + 1)
+        self.queries_created += 1
+        if record.full_name is not None:
+            self.names[record.full_name] = record.id
+        self._count_users(record, 1)
+        self.waiting.created(record.id, at_us)
+
+    def _delete(self, query_id: str, drain: bool, at_us: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.is_finished:
+            return
+        if record.state == DRAINING:
+            if not drain and record.drain:
+                record.drain = False
+                self._stop_draining(record, at_us)
+                self._retire_undrained(record, at_us)
+            return
+        self.queries_deleted += 1
+        was_ending = record.is_ending
+        self._move(record, record.delete, drain)
+        if record.epoch is None:  # it waits for its creation, or was paused before it had any
+            self.waiting.cancelled(query_id)
+            self._retire(record, at_us)
+            return
+        if not was_ending:
+            self.waiting.deleted(query_id, at_us)
+        elif not drain and not self.has_drained(record):
+            self._stop_draining(record, at_us)
+        if was_ending and self.has_drained(record):
+            self._retire(record, at_us)
+        elif not drain and record.replaced_by is None:  # one that is replaced goes on until a batch has its successor
+            self._retire_undrained(record, at_us)
+
+    def _replace(self, query_id: str, successor: str, drain: bool, at_us: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.is_finished:  # it failed meanwhile
+            return
+        record.replaced_by = successor
+        self._delete(query_id, drain, at_us)
+
+    def _stop_draining(self, record: QueryRecord, at_us: int) -> None:
+        if record.deleted_epoch is not None and record.freed_epoch is None:
+            self.waiting.freed(record.id, at_us)
+
+    def _pause(self, query_id: str, at_us: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.state not in (PENDING, RUNNING):
+            return
+        was_ending = record.is_ending
+        self._move(record, record.pause)
+        if record.epoch is None:
+            self.waiting.cancelled(query_id)
+        elif not was_ending:  # else it was resumed, and the pause before goes on
+            self.waiting.deleted(query_id, at_us)
+
+    def _resume(self, query_id: str, at_us: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.state != PAUSED:
+            return
+        self._move(record, record.resume, at_us)
+        if record.epoch is None or self._is_freed(record):
+            self._renew(record, at_us)
+
+    def _renew(self, record: QueryRecord, at_us: int) -> None:
+        record.renew(at_us)
+        self.waiting.created(record.id, record.requested_us or at_us)
+
+    def _is_freed(self, record: QueryRecord) -> bool:
+        """Whether a batch has freed the slot that a query had."""
+        return record.freed_epoch is not None and record.freed_epoch <= self.active_epoch
+
+    def has_drained(self, record: QueryRecord) -> bool:
+        """Whether no further row of a query's deployment will come."""
+        return record.active_to is not None and record.id not in self.draining
+
+    # changelogs
+
+    def apply_changelog(self, changelog: Changelog) -> None:
+        """Move to the changelog's epoch; CorruptData when it does not follow from the state."""
+        epoch = changelog.epoch
+        if epoch != self.epoch + 1:
+            raise CorruptData(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
+        inactive = Inactive(changelog.change)
+        self.inactive[epoch] = inactive
+        touched = inactive.touched
+        for deleted in changelog.deleted:
+            self._record(deleted.id).deleted_epoch = epoch
+            touched.add(deleted.id)
+        removed = []
+        for freed in changelog.freed:
+            record = self._record(freed.id)
+            self.slots.free(freed.slot, freed.id, changelog.created_us)
+            record.freed_epoch = epoch
+            removed.append((record.id, record.query))
+            touched.add(freed.id)
+        for created in changelog.created:
+            record = self._record(created.id)
+            self.slots.take(created.slot, created.id)
+            record.place(created.slot, epoch, created.is_alone)
+            touched.add(created.id)
+        groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
+        inactive.groups.update(groups)
+        self.slots.truncate(changelog.capacity)
+        self.plan.change(
+            [(c.id, c.query) for c in changelog.created],
+            removed,
+            {s.id: s.name for s in changelog.streams_created},
+            changelog.streams_dropped,
+            groups,
+            {s.operator: KeySplit(s.number, frozenset(s.hashes), s.spread, by=s.by) for s in changelog.split},
+            {c.id for c in changelog.created if c.is_alone},
+        )
+        if self.plan.version != changelog.plan_version:
+            raise CorruptData(
+                f"Epoch {epoch} must give plan version {changelog.plan_version}; got {self.plan.version}."
+            )
+        self.waiting = Waiting()
+        self.epoch = epoch
+
+    # batches
+
+    def apply_batch(self, record: Mapping[str, Any]) -> list[SlotChange]:
+        """Apply the next batch record, and return which slots changed hands. CorruptData when it is not the next."""
+        seq, epoch, committed_us = record["seq"], record["epoch"], record["committed_us"]
+        if seq != self.applied_seq + 1 or not self.active_epoch <= epoch <= self.epoch:
+            raise CorruptData(
+                f"Batch {self.applied_seq + 1} with an epoch from {self.active_epoch} to {self.epoch} must be next;"
+                f" got batch {seq} with epoch {epoch}."
+            )
+        for stream_id, counts in record["streams"].items():
+            stream = self.catalog.by_id(stream_id)
+            if stream is not None:
+                stream.add(counts)
+        risen = self._move_clocks(record, committed_us)
+        planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
+        changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
+        for block in record["results"]:
+            for slot, rows, latest_us in zip(block["slots"], block["counts"], block["latest_event_us"], strict=True):
+                query = self.active.holder(slot)
+                if query is not None and rows:
+                    query.count(rows, latest_us, committed_us)
+        for query_id, error in record.get("failures", {}).items():
+            self._fail(query_id, error, committed_us, seq)
+        for stream_id in risen:
+            for query_id in self.draining.passed(stream_id, self._fired(stream_id)):
+                self._end_deployment(self.queries[query_id], committed_us, seq)
+        self.active_epoch, self.applied_seq = epoch, seq
+        return changes
+
+    def _move_clocks(self, record: Mapping[str, Any], committed_us: int) -> list[str]:
+        risen = []
+        idle = record.get("idle", ())
+        waterlines = record["waterlines"]
+        fired = record.get("fired", waterlines)  # records of older versions say nothing of it
+        for stream_id, clock in record["clocks"].items():
+            stream = self.catalog.by_id(stream_id)
+            if stream is not None:
+                stream.is_idle = stream_id in idle
+                if stream.move(clock, waterlines.get(stream_id), fired.get(stream_id), committed_us):
+                    risen.append(stream_id)
+        return risen
+
+    def deploy_planned(self, batch: PlannedBatch) -> bool:
+        """Note which queries a batch that has begun deploys, and return whether there are any.
+
+        All else follows with the batch's record, which says the same of these queries.
+        """
+        any_deployed = False
+        clocks_of = ClocksOf(batch.clocks)
+        if batch.seq <= self.applied_seq:
+            return any_deployed
+        for changed_epoch in range(batch.previous_epoch + 1, batch.epoch + 1):
+            for query_id in self.inactive[changed_epoch].touched if changed_epoch in self.inactive else ():
+                record = self.queries[query_id]
+                if record.epoch == changed_epoch and record.deployed_us is None:
+                    self._move(record, record.deploy, clocks_of(record), batch.planned_us, batch.seq)
+                    any_deployed = True
+        return any_deployed
+
+    def _activate(self, epoch: int, clocks: Times, planned_us: int, committed_us: int, seq: int) -> list[SlotChange]:
+        changes: list[SlotChange] = []
+        clocks_of = ClocksOf(clocks)
+        for changed_epoch in range(self.active_epoch + 1, epoch + 1):
+            inactive = self.inactive.pop(changed_epoch)
+            touched = [self.queries[query_id] for query_id in inactive.touched]
+            # slots that are freed may be given again by the same changelog
+            touched.sort(key=lambda query: (query.freed_epoch != changed_epoch, number_of(query.id)))
+            for record in touched:
+                if record.epoch == changed_epoch:
+                    self._move(record, record.deploy, clocks_of(record), planned_us, seq)
+                    changes.append(self.active.take(record))
+                if record.deleted_epoch == changed_epoch:
+                    record.end(clocks_of(record), committed_us)
+                if record.freed_epoch == changed_epoch:
+                    changes.append(self.active.free(record))
+                    self._end_deployment(record, committed_us, seq)
+                    if record.state == PENDING:  # it was resumed meanwhile
+                        self._renew(record, committed_us)
+                elif (
+                    record.deleted_epoch == changed_epoch
+                    and not record.is_finished
+                    and self.draining.add(record, self._fired)
+                ):
+                    self._end_deployment(record, committed_us, seq)
+            for query_id, group in inactive.groups.items():
+                self.queries[query_id].group = group
+            self.active.apply_change(inactive.change, clocks)
+            if self.active.splits and any(record.freed_epoch == changed_epoch for record in touched):
+                older = (q for q in self.active.queries if q.epoch is not None and q.epoch < changed_epoch)
+                self.active.splits.keep({q.operator for q in older})
+            for refreshed in inactive.change.refreshed:
+                if (table := self.catalog.table_by_id(refreshed["table"])) is not None:
+                    table.refreshed, table.refreshed_us = refreshed["number"], planned_us
+        return changes
+
+    def may_split(self, operator: str) -> bool:
+        """Whether an operator of joins may get another key split: all windows from before its last one are over."""
+        unapplied = (split["operator"] for inactive in self.inactive.values() for split in inactive.change.splits)
+        if operator in unapplied:
+            return False
+        splits, operator_plan = self.active.splits.get(operator), self.plan.operators.get(operator)
+        if splits is None or operator_plan is None:
+            return operator_plan is not None
+        longest_us = max((window.longest_us for window in operator_plan.windows), default=0)
+        fired = [self._fired(stream) for stream in operator_plan.streams]
+        return all(reached is not None and reached >= splits[-1].since + longest_us for reached in fired)
+
+    def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
+        """Note that no further row of a query's deployment will come."""
+        if record.is_finished:
+            if record.last_seq is None:  # it was retired without draining
+                record.drained(seq)
+            return
+        self.draining.remove(record)
+        record.drained(seq)
+        if record.freed_epoch is None:
+            self.waiting.freed(record.id, at_us)
+        if record.state == DRAINING:
+            self._retire(record, at_us)
+
+    def _retire(self, record: QueryRecord, at_us: int) -> None:
+        self._finish(record)
+        self._move(record, record.retire, at_us)
+
+    def _retire_undrained(self, record: QueryRecord, at_us: int) -> None:
+        """Retire a query whose slot no batch has freed yet; the one that does will have its last rows."""
+        record.last_seq = None
+        self._retire(record, at_us)
+
+    def _fail(self, query_id: str, error: str, at_us: int, seq: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.is_finished or record.slot is None:
+            return
+        self._finish(record)
+        self._move(record, record.fail, error, at_us, seq)
+        self.waiting.failed(query_id)
+        if record.freed_epoch is None:
+            self.waiting.freed(query_id, at_us)
+
+    def _finish(self, record: QueryRecord) -> None:
+        self.draining.remove(record)
+        self._count_users(record, -1)
+        self.finished[record.id] = None
+
+    def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
+        """Call a method of a record that changes its state, and count it under the new one."""
+        former_state = record.state
+        change(*arguments)
+        self.queries.moved(former_state, record)
+
+    def _fired(self, stream_id: str) -> int | None:
+        stream = self.catalog.by_id(stream_id)
+        return None if stream is None else stream.fired
+
+    def _count_users(self, record: QueryRecord, change: int) -> None:
+        for stream_id in record.query.streams:
+            stream = self.catalog.by_id(stream_id)
+            if stream is not None:
+                stream.users += change
+        for table_id in {lookup.table for lookup in lookups_of(record.query)}:
+            table = self.catalog.table_by_id(table_id)
+            if table is not None:
+                table.users += change
+
+    def _record(self, query_id: str) -> QueryRecord:
+        record = self.queries.find(query_id)
+        if record is None:
+            raise CorruptData(f"A changelog must name queries that were accepted; got {query_id!r}.")
+        return record
+
+    # finished queries
+
+    def settled(self, before_us: int | None = None) -> list[QueryRecord]:
+        """Return the settled queries: finished ones that no operator and no batch to come knows, so they never change.
+
+        With ``before_us`` only those that finished at or before it. The cost depends on the finished queries in memory.
+        """
+        records = []
+        for query_id in self.finished:
+            record = self.queries[query_id]
+            assert record.finished_us is not None
+            if before_us is not None and record.finished_us > before_us:
+                break
+            if record.slot is None or (record.freed_epoch is not None and record.freed_epoch <= self.active_epoch):
+                records.append(record)
+        return records
+
+    def remove(self, records: Iterable[QueryRecord]) -> None:
+        """Forget settled queries; those that are forgotten already are skipped."""
+        for record in records:
+            if self.queries.find(record.id) is None:
+                continue
+            self.queries.remove(record)
+            del self.finished[record.id]
+            name = record.full_name
+            if name is not None and self.names.get(name) == record.id:
+                del self.names[name]
+
+    # snapshots
+
+    def index(self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None) -> None:
+        """Rebuild what is derived from streams, queries and names; ``groups`` and ``splits`` are those of the plan."""
+        records = list(self.queries.values())
+        for record in sorted(records, key=lambda q: (q.finished_us or 0, number_of(q.id))):
+            if record.is_finished:
+                self.finished[record.id] = None
+        for record in records:
+            if not record.is_finished:
+                self._count_users(record, 1)
+            for epoch in (record.epoch, record.deleted_epoch, record.freed_epoch):
+                if epoch is not None and epoch > self.active_epoch:
+                    self.inactive[epoch].touched.add(record.id)
+            is_placed = record.epoch is not None and record.epoch <= self.active_epoch
+            if is_placed and not self._is_freed(record):
+                self.active.take(record)
+        for record in sorted(records, key=lambda q: q.active_to_us or 0):
+            if record.active_to is not None and not record.is_finished and not self._is_freed(record):
+                self.draining.add(record, self._fired)
+        running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
+        running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
+        version = self.plan.version
+        alone = {q.id for q in running if q.is_alone}
+        self.plan.change([(q.id, q.query) for q in running], groups=groups, splits=splits, alone=alone)
+        self.plan.version = version
