@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,7 +12,7 @@ from api import documents
 from api.bodies import idempotency_key, outcome, parse_json, read_body, response_of
 from api.documents import answers, json_body, refused
 from api.service import ServiceDep
-from session.access.principal import ADMIN, RIGHTS, Quotas, Tenant
+from session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Quotas, Tenant
 from session.access.registry import AccessRegistry
 from session.access.tenant_session import TenantSession
 from sources.core.errors import MalformedRequest, NotAllowed, Unauthorized
@@ -35,9 +36,24 @@ async def caller_of(request: Request, service: ServiceDep) -> TenantSession:
 CallerDep = Annotated[TenantSession, Depends(caller_of)]
 
 
-async def registry_of(caller: CallerDep, service: ServiceDep) -> AccessRegistry:
+def with_right(right: str) -> Callable[[TenantSession], Awaitable[TenantSession]]:
+    """Return a dependency: the session for callers that have a right; Forbidden for others."""
+
+    async def caller_with_right(caller: CallerDep) -> TenantSession:
+        caller.principal.need(right)
+        return caller
+
+    return caller_with_right
+
+
+ReaderDep = Annotated[TenantSession, Depends(with_right(READ))]
+WriterDep = Annotated[TenantSession, Depends(with_right(WRITE))]
+AdminDep = Annotated[TenantSession, Depends(with_right(ADMIN))]
+MonitorDep = Annotated[TenantSession, Depends(with_right(MONITOR))]
+
+
+async def registry_of(_: AdminDep, service: ServiceDep) -> AccessRegistry:
     """Return the tenants and keys to somebody who may change them."""
-    caller.principal.need(ADMIN)
     return service.access.registry
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from api import documents
-from api.access import CallerDep
+from api.access import WriterDep
 from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.documents import QUERY_SCHEMA, answers, json_body, no_body
 from api.parameters import Drain, Wait
@@ -43,7 +43,7 @@ router = APIRouter(tags=["queries"])
     openapi_extra=json_body(QUERY_SCHEMA, {"sql": documents.SELECT}),
 )
 async def replace_query(
-    id: str, request: Request, service: ServiceDep, caller: CallerDep, drain: Drain = True, wait: Wait = 0.0
+    id: str, request: Request, service: ServiceDep, caller: WriterDep, drain: Drain = True, wait: Wait = 0.0
 ) -> Response:
     """Put a new query in the place of one: it sees exactly the tuples that the old one, which retires, does not.
 
@@ -66,7 +66,7 @@ async def replace_query(
     responses=answers(202, "The query pauses.", documents.QUERY | {"state": "PAUSED"}, 400, 404, 409, 410, 422, 503),
     openapi_extra=no_body(),
 )
-async def pause_query(id: str, request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+async def pause_query(id: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
     """Pause a query: windows that are complete still come, then it holds no slot. Repeating it is harmless."""
     return await _pause_or_resume(service, caller, request, id, partial(caller.begin_pause, id))
 
@@ -77,7 +77,7 @@ async def pause_query(id: str, request: Request, service: ServiceDep, caller: Ca
     responses=answers(202, "The query goes on.", documents.QUERY | {"state": "PENDING"}, 400, 404, 409, 410, 422, 503),
     openapi_extra=no_body(),
 )
-async def resume_query(id: str, request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
+async def resume_query(id: str, request: Request, service: ServiceDep, caller: WriterDep, wait: Wait = 0.0) -> Response:
     """Run a paused query again, once it has drained; it sees no tuple of the time in between. Harmless to repeat."""
     response = await _pause_or_resume(service, caller, request, id, partial(caller.begin_resume, id))
     return await once_running(service, caller, response, wait)

@@ -12,7 +12,7 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from api.access import CallerDep
+from api.access import ReaderDep
 from api.documents import refused
 from api.news import POLL_SECONDS
 from api.parameters import After
@@ -49,7 +49,7 @@ async def stream_results(
     id: str,
     request: Request,
     service: ServiceDep,
-    caller: CallerDep,
+    caller: ReaderDep,
     after: After = None,
     tail: Annotated[
         int | None, Query(ge=0, description="Begin before the last so many rows; a cursor wins over it.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter, Query, Response
 
-from api.access import CallerDep
+from api.access import AdminDep, ReaderDep
 from api.documents import Json, answers
 from api.service import Service, ServiceDep
 from optimizer.graph import to_dot
@@ -88,7 +88,7 @@ def _graph_responses(description: str, example: Json, *refusals: int) -> dict[in
         413,
     ),
 )
-def get_plan(caller: CallerDep, service: ServiceDep, format: Form = "json") -> Response:
+def get_plan(caller: ReaderDep, service: ServiceDep, format: Form = "json") -> Response:
     """Look at how all queries run and share."""
     return _graph(caller.plan(), format, service)
 
@@ -96,17 +96,17 @@ def get_plan(caller: CallerDep, service: ServiceDep, format: Form = "json") -> R
 @router.get(
     "/queries/{id}/plan", responses=_graph_responses("The query's part of the graph.", _GRAPH, 400, 404, 410, 413)
 )
-def get_query_plan(id: str, caller: CallerDep, service: ServiceDep, format: Form = "json") -> Response:
+def get_query_plan(id: str, caller: ReaderDep, service: ServiceDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
     return _graph(caller.query_plan(id), format, service)
 
 
 @router.get("/changelogs", responses=answers(200, "Changelogs in order of epochs.", {"changelogs": [_CHANGELOG]}, 400))
 def get_changelogs(
-    caller: CallerDep, after: Annotated[int, Query(ge=0, description="Only later epochs.")] = 0
+    service: ServiceDep, _: AdminDep, after: Annotated[int, Query(ge=0, description="Only later epochs.")] = 0
 ) -> Response:
     """Read the changelogs after an epoch: at most 1000 and about 2 MB; ask again after the last epoch for more."""
-    body = b'{"changelogs":[%b]}' % b",".join(caller.changelogs_json(after))
+    body = b'{"changelogs":[%b]}' % b",".join(service.session.changelogs_json(after))
     return Response(body, media_type="application/json")
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api import documents
-from api.access import CallerDep
+from api.access import ReaderDep, WriterDep
 from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.documents import QUERY_SCHEMA, answers, json_body
 from api.parameters import Drain, Wait
@@ -46,7 +46,7 @@ QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEM
     ),
     openapi_extra=json_body(QUERIES_SCHEMA, {"sql": documents.SELECT, "name": "expensive"}),
 )
-async def create_queries(request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
+async def create_queries(request: Request, service: ServiceDep, caller: WriterDep, wait: Wait = 0.0) -> Response:
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
     body = await read_body(request, service.settings.max_body_bytes)
     # planned on the event loop where that is quick: handing it to a thread takes longer
@@ -123,7 +123,7 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
     ),
     openapi_extra=json_body(QUERIES_SCHEMA, {"sql": documents.SELECT}),
 )
-async def validate_query(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+async def validate_query(request: Request, service: ServiceDep, caller: ReaderDep) -> Response:
     """Try a query out, or many: what it would run as, with whom it would share, or the error a POST would give."""
     body = await read_body(request, service.settings.max_body_bytes)
 
@@ -141,7 +141,7 @@ async def validate_query(request: Request, service: ServiceDep, caller: CallerDe
     responses=answers(200, "A page of queries.", {"queries": [documents.QUERY], "cursor": None}, 400),
 )
 def list_queries(
-    caller: CallerDep,
+    caller: ReaderDep,
     state: Annotated[str | None, Query(description=f"One of {', '.join(STATES)}.")] = None,
     label: Annotated[str | None, Query(description="`name` or `name=value`.")] = None,
     name: Annotated[str | None, Query(description="Text that is part of the name, whatever the case.")] = None,
@@ -154,7 +154,7 @@ def list_queries(
 
 
 @router.get("/queries/{id}", responses=answers(200, "The query.", documents.QUERY, 404, 410))
-async def get_query(id: str, caller: CallerDep) -> Response:
+async def get_query(id: str, caller: ReaderDep) -> Response:
     """Look at one query; also when it is RETIRED, until its retention has passed."""
     query = caller.query_in_memory(id) or await run_in_threadpool(caller.query, id)
     return Response(orjson.dumps(query), media_type="application/json")
@@ -165,7 +165,7 @@ async def get_query(id: str, caller: CallerDep) -> Response:
     status_code=202,
     responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 409, 410, 503),
 )
-async def delete_query(id: str, service: ServiceDep, caller: CallerDep, drain: Drain = True) -> Response:
+async def delete_query(id: str, service: ServiceDep, caller: WriterDep, drain: Drain = True) -> Response:
     """Retire a query. Repeating it is harmless."""
     service.check_running()
     is_over = not service.session.lookup.is_in_memory(id)
@@ -179,7 +179,7 @@ async def delete_query(id: str, service: ServiceDep, caller: CallerDep, drain: D
     responses=answers(202, "The queries retire.", [documents.QUERY], 400, 404, 409, 410, 413, 422, 503),
     openapi_extra=json_body(documents.RETIRE_SCHEMA, {"ids": ["q-1", "q-2"]}),
 )
-async def retire_queries(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+async def retire_queries(request: Request, service: ServiceDep, caller: WriterDep) -> Response:
     """Retire many queries: all, or none when one is unknown. Repeating it is harmless."""
     body = await read_body(request, service.settings.max_body_bytes)
 

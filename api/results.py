@@ -15,7 +15,7 @@ from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api import documents, rows
-from api.access import CallerDep
+from api.access import ReaderDep
 from api.documents import answers
 from api.news import POLL_SECONDS
 from api.parameters import After, Limit, Wait
@@ -50,7 +50,7 @@ async def read_results(
     id: str,
     request: Request,
     service: ServiceDep,
-    caller: CallerDep,
+    caller: ReaderDep,
     after: After = None,
     limit: Limit = 1000,
     wait: Wait = 0.0,
@@ -94,7 +94,7 @@ class Answer:
     responses=answers(200, "Refused rows in order.", documents.REFUSED_ROWS, 400, 404, 410),
 )
 async def read_dead_letters(
-    id: str, service: ServiceDep, caller: CallerDep, after: After = None, limit: Limit = 1000
+    id: str, service: ServiceDep, caller: ReaderDep, after: After = None, limit: Limit = 1000
 ) -> Response:
     """Read the rows that the query's sink refused for good.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from api.access import CallerDep
+from api.access import MonitorDep
 from api.documents import refused
 from api.metrics import CONTENT_TYPE
 from api.service import ServiceDep
-from session.access.principal import MONITOR
 
 router = APIRouter(tags=["operation"])
 
@@ -24,7 +23,6 @@ router = APIRouter(tags=["operation"])
         **refused(503),
     },
 )
-def metrics(service: ServiceDep, caller: CallerDep) -> Response:
+def metrics(service: ServiceDep, _: MonitorDep) -> Response:
     """Read all metrics in Prometheus' text format."""
-    caller.principal.need(MONITOR)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE)

@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from api import documents
-from api.access import CallerDep
+from api.access import AdminDep, ReaderDep
 from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, refused, sql_body
 from api.parameters import After, Limit
@@ -28,12 +28,12 @@ router = APIRouter(tags=["streams"])
     responses=answers(201, "The stream is declared.", documents.STREAM, 400, 409, 413, 422, 429, 503),
     openapi_extra=sql_body(documents.CREATE_STREAM),
 )
-async def create_stream(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+async def create_stream(request: Request, service: ServiceDep, caller: AdminDep) -> Response:
     """Declare a stream with a CREATE STREAM statement."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def create() -> Outcome:
-        stream = caller.create_stream(statement_of(body, "CREATE STREAM …"))
+        stream = service.session.streams.create(statement_of(body, "CREATE STREAM …"))
         return outcome(201, stream, Location=f"/streams/{quote(stream['name'])}")
 
     async with service.turns.turn(request, body):
@@ -41,22 +41,22 @@ async def create_stream(request: Request, service: ServiceDep, caller: CallerDep
 
 
 @router.get("/streams", responses=answers(200, "All streams, oldest first.", {"streams": [documents.STREAM]}))
-def list_streams(caller: CallerDep) -> dict[str, Any]:
+def list_streams(service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """List the streams."""
-    return {"streams": caller.streams()}
+    return {"streams": service.session.streams.describe_all()}
 
 
 @router.get("/streams/{name}", responses=answers(200, "The stream.", documents.STREAM, 404))
-def get_stream(name: str, caller: CallerDep) -> dict[str, Any]:
+def get_stream(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """Look at one stream: columns, source, clock, waterline, and counts of tuples."""
-    return caller.stream(name)
+    return service.session.streams.describe(name)
 
 
 @router.delete("/streams/{name}", status_code=204, responses=refused(404, 409, 503))
-def drop_stream(name: str, service: ServiceDep, caller: CallerDep) -> Response:
+def drop_stream(name: str, service: ServiceDep, _: AdminDep) -> Response:
     """Drop a stream; refused while a query that is not RETIRED uses it."""
     service.check_running()
-    caller.drop_stream(name)
+    service.session.streams.drop(name)
     return Response(status_code=204)
 
 
@@ -65,7 +65,7 @@ def drop_stream(name: str, service: ServiceDep, caller: CallerDep) -> Response:
     responses=answers(200, "Dead letters in order.", documents.DEAD_LETTERS, 400, 404, 410),
 )
 async def dead_letters(
-    name: str, service: ServiceDep, caller: CallerDep, after: After = None, limit: Limit = 1000
+    name: str, service: ServiceDep, _: ReaderDep, after: After = None, limit: Limit = 1000
 ) -> Response:
     """Read the tuples that no query sees: late ones, and inputs that do not fit the schema.
 
@@ -74,7 +74,7 @@ async def dead_letters(
     """
 
     def read() -> bytes:
-        page = service.dead_letters.read(caller.definition(name).id, after, limit)
+        page = service.dead_letters.read(service.session.streams.definition(name).id, after, limit)
         parts: list[bytes] = []
         rows = size = 0
         for piece in pieces(page.table, service.settings.max_page_bytes):

@@ -10,7 +10,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from api import documents
-from api.access import CallerDep
+from api.access import AdminDep, ReaderDep
 from api.bodies import answer_once, outcome, read_body, response_of, statement_of
 from api.documents import answers, refused, sql_body
 from api.parameters import Wait
@@ -27,12 +27,12 @@ router = APIRouter(tags=["tables"])
     responses=answers(201, "The table is declared.", documents.TABLE, 400, 409, 413, 422, 429, 503),
     openapi_extra=sql_body(documents.CREATE_TABLE),
 )
-async def create_table(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+async def create_table(request: Request, service: ServiceDep, caller: AdminDep) -> Response:
     """Declare a static table with a CREATE TABLE statement."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def create() -> Outcome:
-        table = caller.create_table(statement_of(body, "CREATE TABLE …"))
+        table = service.session.tables.create(statement_of(body, "CREATE TABLE …"))
         return outcome(201, table, Location=f"/tables/{quote(table['name'])}")
 
     async with service.turns.turn(request, body):
@@ -40,15 +40,15 @@ async def create_table(request: Request, service: ServiceDep, caller: CallerDep)
 
 
 @router.get("/tables", responses=answers(200, "All tables, oldest first.", {"tables": [documents.TABLE]}))
-def list_tables(caller: CallerDep) -> dict[str, Any]:
+def list_tables(service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """List the static tables."""
-    return {"tables": caller.tables()}
+    return {"tables": service.session.tables.describe_all()}
 
 
 @router.get("/tables/{name}", responses=answers(200, "The table.", documents.TABLE, 404))
-def get_table(name: str, caller: CallerDep) -> dict[str, Any]:
+def get_table(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """Look at one static table: columns, file, and how many queries use it."""
-    return caller.table(name)
+    return service.session.tables.describe(name)
 
 
 @router.post(
@@ -60,7 +60,7 @@ def get_table(name: str, caller: CallerDep) -> dict[str, Any]:
     openapi_extra={"parameters": [documents.KEY_HEADER]},
 )
 async def refresh_table(
-    name: str, request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0
+    name: str, request: Request, service: ServiceDep, caller: AdminDep, wait: Wait = 0.0
 ) -> Response:
     """Read the table's file anew, for all queries that use it.
 
@@ -69,7 +69,7 @@ async def refresh_table(
     """
 
     def refresh() -> Outcome:
-        return outcome(202, caller.refresh_table(name))
+        return outcome(202, service.session.tables.refresh(name))
 
     response = await answer_once(service, caller, request, b"", refresh)
     if wait > 0 and response.status_code == 202:
@@ -77,18 +77,18 @@ async def refresh_table(
         with suppress(UnknownObject):  # it was dropped meanwhile
 
             def is_done() -> bool:
-                table = caller.table(name)
+                table = service.session.tables.describe(name)
                 return table["id"] != table_before["id"] or not table["refreshing"]
 
             await service.news.until(is_done, wait)
-            table = caller.table(name)
+            table = service.session.tables.describe(name)
             return response_of(outcome(202, table if table["id"] == table_before["id"] else table_before))
     return response
 
 
 @router.delete("/tables/{name}", status_code=204, responses=refused(404, 409, 503))
-def drop_table(name: str, service: ServiceDep, caller: CallerDep) -> Response:
+def drop_table(name: str, service: ServiceDep, _: AdminDep) -> Response:
     """Drop a static table; refused while a query uses it."""
     service.check_running()
-    caller.drop_table(name)
+    service.session.tables.drop(name)
     return Response(status_code=204)

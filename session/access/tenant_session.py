@@ -1,7 +1,7 @@
-"""The session as one principal may use it: its rights, its tenant's quotas, and its tenant's queries only.
+"""The queries of a session as one principal may use them: within its tenant's quotas, and its tenant's only.
 
-Every call of the REST interface goes through here, so what a key may do is decided in one place. A query of another
-tenant is not refused but unknown. Streams and tables are everybody's to use: sharing them is what the service is for.
+A query of another tenant is not refused but unknown. Streams and tables are everybody's to use: sharing them is what
+the service is for. Which rights a call needs its route says.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from typing import Any
 
 from session.access.capacity import Capacity
 from session.access.meters import Meters
-from session.access.principal import ADMIN, READ, WRITE, Principal
+from session.access.principal import ADMIN, Principal
 from session.commands.admission import Owner
 from session.commands.query_lookup import DeployedQuery, unknown_query
 from session.commands.query_requests import PlannedQuery, QueryRequest, Replacement
 from session.commands.writer import Started, Wake
 from session.shared_session import SharedSession
-from session.sql.statement_limits import StatementLimits
 from session.sql.statements import Select
 from session.state.query_record import full_name
 from session.state.requests import Outcome
-from sources.core.schema import StreamDefinition
 
 
 class TenantSession:
@@ -36,7 +34,7 @@ class TenantSession:
         check_key: Callable[[], object] = lambda: None,
     ) -> None:
         """``check_key`` raises Unauthorized once the principal's key is revoked: requests that take long call it."""
-        self._session = session
+        self.session = session
         self._check_key = check_key
         self.principal = principal
         self.meters = meters
@@ -47,68 +45,6 @@ class TenantSession:
         """Return an Idempotency-Key as no other tenant can have it."""
         return key if self.principal.tenant is None else f"{self.principal.tenant}\n{key}"
 
-    @property
-    def statement_limits(self) -> StatementLimits:
-        """How large a statement may be."""
-        return self._session.settings.statement_limits
-
-    # streams and tables
-
-    def streams(self) -> list[dict[str, Any]]:
-        """Return all streams."""
-        self.principal.need(READ)
-        return self._session.streams.describe_all()
-
-    def stream(self, name: str) -> dict[str, Any]:
-        """Return a stream."""
-        self.principal.need(READ)
-        return self._session.streams.describe(name)
-
-    def definition(self, name: str) -> StreamDefinition:
-        """Return the definition of a stream whose dead letters are to be read."""
-        self.principal.need(READ)
-        return self._session.streams.definition(name)
-
-    def definition_to_push(self, name: str) -> StreamDefinition:
-        """Return the definition of a stream that tuples are to be pushed to."""
-        self.principal.need(WRITE)
-        return self._session.streams.definition(name)
-
-    def create_stream(self, sql: str) -> dict[str, Any]:
-        """Declare a stream."""
-        self.principal.need(ADMIN)
-        return self._session.streams.create(sql)
-
-    def drop_stream(self, name: str) -> None:
-        """Drop a stream."""
-        self.principal.need(ADMIN)
-        self._session.streams.drop(name)
-
-    def tables(self) -> list[dict[str, Any]]:
-        """Return all static tables."""
-        self.principal.need(READ)
-        return self._session.tables.describe_all()
-
-    def table(self, name: str) -> dict[str, Any]:
-        """Return a static table."""
-        self.principal.need(READ)
-        return self._session.tables.describe(name)
-
-    def create_table(self, sql: str) -> dict[str, Any]:
-        """Declare a static table."""
-        self.principal.need(ADMIN)
-        return self._session.tables.create(sql)
-
-    def drop_table(self, name: str) -> None:
-        """Drop a static table."""
-        self.principal.need(ADMIN)
-        self._session.tables.drop(name)
-
-    def refresh_table(self, name: str) -> dict[str, Any]:
-        """Read the file of a static table anew, for all queries that use it."""
-        self.principal.need(ADMIN)
-        return self._session.tables.refresh(name)
-
     # queries that come and go
 
     def create_queries(self, requests: Iterable[QueryRequest]) -> list[dict[str, Any]]:
@@ -117,22 +53,19 @@ class TenantSession:
 
     def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> Started:
         """Begin to accept all of the queries or none."""
-        self.principal.need(WRITE)
         requests = list(requests)
-        return self._session.queries.begin_create(requests, *on_done, owner=self._owner(self._count_creations))
+        return self.session.queries.begin_create(requests, *on_done, owner=self._owner(self._count_creations))
 
     def validate(self, requests: list[QueryRequest]) -> list[dict[str, Any]]:
         """Return what each query would run as, or raise what creating them would."""
-        self.principal.need(READ)
         return [
             self._without_other_tenants(explanation)
-            for explanation in self._session.queries.validate(requests, self._owner())
+            for explanation in self.session.queries.validate(requests, self._owner())
         ]
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run."""
-        self.principal.need(READ)
-        return self._without_other_tenants(self._session.queries.explain(select))
+        return self._without_other_tenants(self.session.queries.explain(select))
 
     def delete_query(self, id_or_name: str, drain: bool = True) -> dict[str, Any]:
         """Retire a query."""
@@ -144,29 +77,24 @@ class TenantSession:
 
     def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Started:
         """Begin to retire queries."""
-        self.principal.need(WRITE)
-        return self._session.queries.begin_delete([self._id_of(name) for name in ids_or_names], drain, *on_done)
+        return self.session.queries.begin_delete([self._id_of(name) for name in ids_or_names], drain, *on_done)
 
     def begin_replace(self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake) -> Started:
         """Begin to accept a query in the place of another, which retires."""
-        self.principal.need(WRITE)
         owner = self._owner(self._count_creations)
-        return self._session.queries.begin_replace(self._id_of(id_or_name), replacement, drain, *on_done, owner=owner)
+        return self.session.queries.begin_replace(self._id_of(id_or_name), replacement, drain, *on_done, owner=owner)
 
     def create_or_replace(self, name: str, sql: str) -> dict[str, Any]:
         """Replace the tenant's query of a name, or create one if there is none."""
-        self.principal.need(WRITE)
-        return self._session.queries.create_or_replace(name, sql, self._owner(self._count_creations))
+        return self.session.queries.create_or_replace(name, sql, self._owner(self._count_creations))
 
     def begin_pause(self, id_or_name: str, *on_done: Wake) -> Started:
         """Begin to pause a query."""
-        self.principal.need(WRITE)
-        return self._session.queries.begin_pause(self._id_of(id_or_name), *on_done)
+        return self.session.queries.begin_pause(self._id_of(id_or_name), *on_done)
 
     def begin_resume(self, id_or_name: str, *on_done: Wake) -> Started:
         """Begin to run a paused query again."""
-        self.principal.need(WRITE)
-        return self._session.queries.begin_resume(self._id_of(id_or_name), *on_done)
+        return self.session.queries.begin_resume(self._id_of(id_or_name), *on_done)
 
     def _count_creations(self, planned: Sequence[PlannedQuery]) -> None:
         self.meters.count_creations(len(planned))
@@ -184,18 +112,17 @@ class TenantSession:
 
     def query(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
-        return self._session.lookup.describe(self._visible(query_id))
+        return self.session.lookup.describe(self._visible(query_id))
 
     def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
         """Return a query as :meth:`query` does; None when a file must be read to know it, or it is unknown."""
-        self.principal.need(READ)
-        query = self._session.lookup.describe_in_memory(query_id)
+        query = self.session.lookup.describe_in_memory(query_id)
         return query if query is None or self.principal.sees(query["tenant"]) else None
 
     def live_query(self, query_id: str) -> DeployedQuery:
         """Return what a reader of the query's results needs, as of now; Unauthorized once the key is revoked."""
         self._check_key()
-        return self._session.lookup.deployed(self._visible(query_id))
+        return self.session.lookup.deployed(self._visible(query_id))
 
     def list_queries(
         self,
@@ -206,12 +133,11 @@ class TenantSession:
         name: str | None = None,
     ) -> dict[str, Any]:
         """Return a page of queries."""
-        self.principal.need(READ)
-        return self._session.lookup.page(state, label, limit, cursor, name, self.principal)
+        return self.session.lookup.page(state, label, limit, cursor, name, self.principal)
 
     def query_plan(self, query_id: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""
-        return self._without_other_tenants(self._session.plans.of_query(self._visible(query_id)))
+        return self._without_other_tenants(self.session.plans.of_query(self._visible(query_id)))
 
     def plan(self) -> dict[str, Any]:
         """Return the plan as a graph, without other tenants' queries and the operators that only they use.
@@ -219,8 +145,7 @@ class TenantSession:
         The number of executors, the load of lanes and the changes of plans tell what all tenants do: a tenant is not
         shown them.
         """
-        self.principal.need(READ)
-        graph = self._session.plans.graph()
+        graph = self.session.plans.graph()
         if self._sees_all:
             return graph
         del graph["executors"], graph["changes"], graph["lanes"]
@@ -235,22 +160,16 @@ class TenantSession:
         edges = [edge for edge in graph["edges"] if edge["source"] in shown and edge["target"] in shown]
         return {**graph, "nodes": nodes, "edges": edges}
 
-    def changelogs_json(self, after: int = 0) -> list[bytes]:
-        """Return the changelogs after an epoch, which tell of all tenants."""
-        self.principal.need(ADMIN)
-        return self._session.changelogs_json(after)
-
     # idempotency
 
     def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
         """Return the first outcome of the tenant's ``key``."""
-        return self._session.idempotent(self.scoped(key), fingerprint, action)
+        return self.session.idempotent(self.scoped(key), fingerprint, action)
 
     # which queries the principal sees
 
     def _visible(self, query_id: str) -> str:
         """Return the id of a query that the principal sees; UnknownObject for that of another."""
-        self.principal.need(READ)
         if not self._sees_all and not self._sees(query_id):
             raise unknown_query(query_id)
         return query_id
@@ -259,11 +178,11 @@ class TenantSession:
         """Return the id of a query of the tenant by its id or name."""
         if self.principal.tenant is None:
             return id_or_name if self._sees_all else self._visible(id_or_name)
-        query_id = self._session.lookup.find_id(full_name(self.principal.tenant, id_or_name))
+        query_id = self.session.lookup.find_id(full_name(self.principal.tenant, id_or_name))
         return self._visible(id_or_name) if query_id is None else query_id
 
     def _sees(self, query_id: str) -> bool:
-        return self.principal.sees(self._session.lookup.tenant_of(query_id))
+        return self.principal.sees(self.session.lookup.tenant_of(query_id))
 
     def _without_other_tenants(self, explanation: dict[str, Any]) -> dict[str, Any]:
         """Return an explanation without the ids of other tenants' queries; they are still counted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from session.access.principal import ADMIN, READ, WRITE
 from session.access.tenant_session import TenantSession
 from session.commands.query_requests import QueryRequest
 from session.sql.parser import parse_statement
@@ -21,53 +22,66 @@ from session.sql.statements import (
     ShowQueries,
     ShowStreams,
     ShowTables,
+    Statement,
 )
 from sources.core.errors import UnknownObject
 
 
-def execute_statement(session: TenantSession, sql: str) -> dict[str, Any]:
-    """Carry out ``sql`` and return what the REST call of the same purpose answers.
+def execute_statement(caller: TenantSession, sql: str) -> dict[str, Any]:
+    """Carry out ``sql`` and return what the REST call of the same purpose answers; Forbidden without its right.
 
     CREATE STREAM, CREATE TABLE and REFRESH TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY
     give the query; SHOW gives ``{"streams" | "tables" | "queries": […]}``; EXPLAIN gives how the query would run, with
     ``nodes`` and ``edges``; DROP STREAM and DROP TABLE give ``{"dropped": name}``, whose name is null when IF EXISTS
     found nothing.
     """
-    statement = parse_statement(sql, session.statement_limits)
+    session = caller.session
+    statement = parse_statement(sql, session.settings.statement_limits)
+    caller.principal.need(right_of(statement))
     match statement:
         case CreateStream():
-            return session.create_stream(sql)
+            return session.streams.create(sql)
         case CreateTable():
-            return session.create_table(sql)
+            return session.tables.create(sql)
         case CreateQuery(name, or_replace=True):
-            return session.create_or_replace(name, sql)
+            return caller.create_or_replace(name, sql)
         case CreateQuery() | Select():
-            return session.create_queries([QueryRequest(sql)])[0]
+            return caller.create_queries([QueryRequest(sql)])[0]
         case DropStream(name, if_exists):
             with suppress(*_missing(if_exists)):
-                session.drop_stream(name)
+                session.streams.drop(name)
                 return {"dropped": name}
             return {"dropped": None}
         case DropQuery(name, if_exists):
             with suppress(*_missing(if_exists)):
-                return session.delete_query(name)
+                return caller.delete_query(name)
             return {"dropped": None}
         case DropTable(name, if_exists):
             with suppress(*_missing(if_exists)):
-                session.drop_table(name)
+                session.tables.drop(name)
                 return {"dropped": name}
             return {"dropped": None}
         case RefreshTable(name):
-            return session.refresh_table(name)
+            return session.tables.refresh(name)
         case ShowStreams():
-            return {"streams": session.streams()}
+            return {"streams": session.streams.describe_all()}
         case ShowTables():
-            return {"tables": session.tables()}
+            return {"tables": session.tables.describe_all()}
         case ShowQueries():
-            return session.list_queries(limit=1000)
+            return caller.list_queries(limit=1000)
         case Explain(select):
-            explained = session.explain(select)
+            explained = caller.explain(select)
             return {**explained, **explained.pop("plan")}
+
+
+def right_of(statement: Statement) -> str:
+    """Return the right that a statement needs."""
+    match statement:
+        case CreateStream() | DropStream() | CreateTable() | DropTable() | RefreshTable():
+            return ADMIN
+        case CreateQuery() | Select() | DropQuery():
+            return WRITE
+    return READ
 
 
 def _missing(if_exists: bool) -> tuple[type[UnknownObject], ...]:
