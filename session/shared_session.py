@@ -18,7 +18,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from engine.job_files import BATCHES, PlannedBatch, read_planned, read_unavailable
@@ -26,13 +25,12 @@ from operators.joins.key_splits import KeySplit
 from operators.lookup.lookup_join import read_rows
 from optimizer.statistics import Statistics
 from session.commands.plans import Plans
-from session.commands.queries import Queries
-from session.commands.query_commands import DeleteQueries
+from session.commands.queries import Queries, deletion
 from session.commands.query_lookup import QueryLookup
 from session.commands.streams import Streams
 from session.commands.table_rows import TableRows, files_needed
 from session.commands.tables import Tables
-from session.commands.writer import Group, Writer
+from session.commands.writer import Command, Writer
 from session.log import plan_snapshot
 from session.log.archive import Archive
 from session.log.changelog_writer import ChangelogWriter
@@ -62,19 +60,6 @@ BATCHES_A_STEP = 50
 log = logging.getLogger("braid.session")
 BatchListener = Callable[[dict[str, Any]], None]
 SlotListener = Callable[[list[SlotChange]], None]
-
-
-@dataclass(frozen=True)
-class RecordOutcome:
-    """Keep the outcome of a key."""
-
-    key: Key
-    outcome: Outcome | Refusal
-    uses = changes = frozenset[str]()
-
-    def to_request(self, group: Group, /) -> OutcomeRecorded:
-        """Return the request."""
-        return OutcomeRecorded(self.key, group.at_us, self.outcome)
 
 
 class SharedSession:
@@ -153,7 +138,7 @@ class SharedSession:
         bound_key = Key(key, fingerprint)
 
         def record(outcome: Outcome | Refusal) -> None:
-            self._writer.submit(RecordOutcome(bound_key, outcome)).wait()
+            self._writer.submit(Command(lambda group: OutcomeRecorded(bound_key, group.at_us, outcome))).wait()
 
         return self._idempotency.run(bound_key, action, record)
 
@@ -297,7 +282,7 @@ class SharedSession:
 
     def _delete_expired(self, records: list[QueryRecord]) -> None:
         try:
-            self._writer.perform(DeleteQueries(records, drain=True, why="ttl"))
+            self._writer.perform(deletion(records, drain=True, why="ttl"))
         except Exception:
             self._deadlines.watch(records)
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,21 +17,31 @@ from operators.queries import Query
 from session.commands import planning
 from session.commands.admission import NOBODY, Owner, check_new_queries, check_replaced
 from session.commands.plans import Plans
-from session.commands.query_commands import CreateQueries, DeleteQueries, PauseQuery, ReplaceQuery, ResumeQuery
 from session.commands.query_lookup import QueryLookup
 from session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
 from session.commands.table_rows import NamedTables, TableRows
-from session.commands.writer import Command, Started, Wake, Writer
+from session.commands.writer import Command, Group, Started, Wake, Writer
 from session.log.idempotency import current, current_key, has_effect
 from session.settings import OFF, Settings
 from session.sql.select import plan_select
 from session.sql.statements import Select
-from session.state.query_record import QueryRecord, full_name
+from session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, full_name
+from session.state.requests import (
+    Key,
+    QueriesAccepted,
+    QueriesDeleted,
+    QueryPaused,
+    QueryReplaced,
+    QueryResumed,
+    Request,
+)
 from session.state.session_state import SessionState
 from session.state.times import rfc3339
-from sources.core.errors import MalformedRequest
+from sources.core.errors import Conflict, MalformedRequest
+from sources.core.names import name_key
 
 Answer = list[dict[str, Any]]
+MOST_DEPLOYMENTS = 1000
 
 
 class Queries:
@@ -70,7 +80,7 @@ class Queries:
         if begun is not None:
             return begun
         planned = self._plan(requests, owner, may_replace=may_replace)
-        return self._begin_new(planned, owner, lambda command: command, *on_done)
+        return self._begin_new(planned, owner, *on_done)
 
     def begin_replace(
         self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake, owner: Owner = NOBODY
@@ -89,7 +99,7 @@ class Queries:
             owner = Owner(replaced.tenant, check=owner.check)
         request, inherited = replacement.after(replaced)
         planned = self._plan([request], owner, inherited, may_replace=True)
-        return self._begin_new(planned, owner, lambda new: ReplaceQuery(new, replaced, drain), *on_done, of=replaced.id)
+        return self._begin_new(planned, owner, *on_done, replaced=replaced, drain=drain)
 
     def create_or_replace(self, name: str, sql: str, owner: Owner = NOBODY) -> dict[str, Any]:
         """Carry out CREATE OR REPLACE QUERY: replace the owner's query of this name, or create one if there is none."""
@@ -104,16 +114,27 @@ class Queries:
         self,
         planned: list[PlannedQuery],
         owner: Owner,
-        to_command: Callable[[CreateQueries], Command],
         *on_done: Wake,
-        of: str | None = None,
+        replaced: QueryRecord | None = None,
+        drain: bool = True,
     ) -> Started:
-        """Begin to accept queries; ``of`` is the id of the one that they replace, if there is one."""
-        records = tuple(p.to_record() for p in planned)
-        for record in records:
-            record.replaces = of
+        """Begin to accept queries, or one in the place of another."""
+        replaced_id, key = None if replaced is None else replaced.id, current_key()
+        records = tuple(p.to_record(replaced_id) for p in planned)
         # described now: once they are applied, other threads may change the records
         answer = [record.describe() for record in records]
+
+        def check(group: Group) -> Request:
+            if replaced is not None:
+                check_replaced(replaced)
+            self._rows.check_refreshed(group.state, [p.query for p in planned if p.tables])
+            most = self._settings.max_queries
+            check_new_queries(group.state, planned, most, owner, replaced_id, group.new_queries)
+            for record, query_id in zip(records, group.state.new_query_ids(len(records)), strict=True):
+                record.id, record.created_us = query_id, group.at_us
+            if replaced is None:
+                return QueriesAccepted(records, key)
+            return QueryReplaced(records[0], replaced.id, drain, key)
 
         def identified() -> Answer:
             for description, record in zip(answer, records, strict=True):
@@ -121,10 +142,13 @@ class Queries:
             return answer
 
         tables = [version for p in planned for version in p.tables]
+        used = {*(name for p in planned for name in p.streams.values()), *(table.definition.name for table in tables)}
+        names = {record.full_name for record in records if record.full_name is not None}
+        changes = names if replaced is None else names | _names_of([replaced])
         release = self._rows.hold(tables)
-        command = CreateQueries(planned, records, owner, self._settings.max_queries, self._rows, current_key())
         try:
-            return self._writer.submit(to_command(command), release, *on_done, answer=identified)
+            command = Command(check, changes, set(map(name_key, used)))
+            return self._writer.submit(command, release, *on_done, answer=identified)
         except BaseException:
             release()
             raise
@@ -196,29 +220,73 @@ class Queries:
         records = [self._lookup.record(id_or_name) for id_or_name in ids_or_names]
         if not records:
             raise MalformedRequest("At least one query must be given; got an empty list.")
-        return self._begin(DeleteQueries(records, drain, current_key()), records, *on_done)
+        return self._begin(deletion(records, drain, current_key()), records, *on_done)
 
     def begin_pause(self, id_or_name: str, *on_done: Wake) -> Started:
         """Begin to pause a query, which then drains as if it were deleted; harmless to repeat.
 
         Conflict for one that is on its way out.
         """
-        record = self._lookup.record(id_or_name)
-        if has_effect():
-            return Started(lambda: [self._lookup.describe(record.id)])
-        return self._begin(PauseQuery(record, current_key()), [record], *on_done)
+        record, key = self._lookup.record(id_or_name), current_key()
+
+        def check(_: Group) -> QueryPaused | None:
+            if record.state == PAUSED:
+                return None
+            if not record.is_wanted:
+                raise _not_allowed_now(record, "PENDING or RUNNING to be paused")
+            return QueryPaused(record.id, key)
+
+        return self._begin(Command(check, _names_of([record])), [record], *on_done)
 
     def begin_resume(self, id_or_name: str, *on_done: Wake) -> Started:
         """Begin to run a paused query again, as soon as it has drained; harmless to repeat.
 
         Conflict for one that is on its way out, or was resumed too often.
         """
-        record = self._lookup.record(id_or_name)
-        if has_effect():
-            return Started(lambda: [self._lookup.describe(record.id)])
-        return self._begin(ResumeQuery(record, current_key()), [record], *on_done)
+        record, key = self._lookup.record(id_or_name), current_key()
+
+        def check(_: Group) -> QueryResumed | None:
+            if record.state in (PENDING, RUNNING):
+                return None
+            if record.state != PAUSED:
+                raise _not_allowed_now(record, "PAUSED to be resumed")
+            if len(record.all_deployments) >= MOST_DEPLOYMENTS:
+                raise Conflict(
+                    f"A query can be deployed {MOST_DEPLOYMENTS} times; {record.id} was. PUT /queries/{record.id} puts"
+                    " a new one in its place.",
+                    query_id=record.id,
+                )
+            return QueryResumed(record.id, key)
+
+        return self._begin(Command(check, _names_of([record])), [record], *on_done)
 
     def _begin(self, command: Command, records: list[QueryRecord], *on_done: Wake) -> Started:
-        return self._writer.submit(
-            command, *on_done, answer=lambda: [self._lookup.describe(record.id) for record in records]
-        )
+        def answer() -> Answer:
+            return [self._lookup.describe(record.id) for record in records]
+
+        return Started(answer) if has_effect() else self._writer.submit(command, *on_done, answer=answer)
+
+
+def deletion(records: Sequence[QueryRecord], drain: bool, key: Key | None = None, why: str = "request") -> Command:
+    """Return the command to retire queries; nothing changes where they are on their way out already."""
+
+    def check(_: Group) -> QueriesDeleted | None:
+        ids = tuple({record.id: None for record in records if is_changed(record)})
+        return QueriesDeleted(ids, drain, why, key) if ids else None
+
+    def is_changed(record: QueryRecord) -> bool:
+        return not record.is_finished and (record.state != DRAINING or (record.drain and not drain))
+
+    return Command(check, _names_of(records))
+
+
+def _names_of(records: Iterable[QueryRecord]) -> set[str]:
+    """Return the ids and full names of queries."""
+    return {name for record in records for name in (record.id, record.full_name) if name is not None}
+
+
+def _not_allowed_now(record: QueryRecord, requirement: str) -> Conflict:
+    return Conflict(
+        f"A query must be {requirement}; {record.id} is {record.state}. Register a new one with POST /queries.",
+        query_id=record.id,
+    )

@@ -104,8 +104,8 @@ class PlannedQuery:
         """The name as no query of another tenant can have it; None without a name."""
         return None if self.name is None else full_name(self.tenant, self.name)
 
-    def to_record(self) -> QueryRecord:
-        """Return the record of the new query, which has no id yet and was not created yet."""
+    def to_record(self, replaced: str | None = None) -> QueryRecord:
+        """Return the record of the new query, which has no id yet; ``replaced`` is the id of the one it replaces."""
         return QueryRecord(
             id="",
             sql=self.request.sql,
@@ -118,6 +118,7 @@ class PlannedQuery:
             sink=self.sink,
             ttl_seconds=self.request.ttl_seconds,
             labels=shared_dict(dict(self.request.labels)),
+            replaces=replaced,
         )
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from operators.lookup.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
-from operators.lookup.lookups import Lookup, Refreshed
+from operators.lookup.lookups import Lookup, Refreshed, rows_at_first
 from operators.queries import Query, lookups_by_input, lookups_of
 from session.state.catalog import Catalog
 from session.state.session_state import SessionState
@@ -95,6 +95,15 @@ class TableRows:
                     f" tuple of {query} could have {most}. Delete that query, or mend the file.",
                     query_id=query_id,
                 )
+
+    def check_refreshed(self, state: SessionState, queries: Iterable[Query]) -> None:
+        """Raise NotAllowed where new queries cannot use the rows that tables got after the queries were planned."""
+        refreshed = state.catalog.refreshed()
+
+        def is_new(lookup: Lookup) -> bool:
+            return refreshed.current(lookup).version != rows_at_first(lookup.version)
+
+        self.check_matches(inputs_with_new_rows(((query, None) for query in queries), refreshed, is_new))
 
     def sweep(self, needed: Callable[[], set[str]]) -> None:
         """Remove the versions that nobody holds and that are not ``needed``, which is called after that."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 from operators.lookup.lookups import Lookup
@@ -11,104 +10,15 @@ from operators.queries import lookups_of
 from session.commands.admission import check_new_name, check_unused
 from session.commands.statements import read_create_table, to_table_definition
 from session.commands.table_rows import TableRows, inputs_with_new_rows
-from session.commands.writer import Group, Writer
+from session.commands.writer import Command, Group, Writer
 from session.log.idempotency import current_key, has_effect
 from session.settings import Settings
-from session.sql.statements import CreateTable
-from session.state.requests import Key, TableCreated, TableDropped, TableRefreshed
+from session.state.catalog import Catalog
+from session.state.requests import TableCreated, TableDropped, TableRefreshed
 from session.state.session_state import SessionState
 from sources.connectors.static_table import TableVersion
 from sources.core.errors import UnknownObject
 from sources.core.names import name_key
-
-Inputs = dict[tuple[Lookup, ...], str | None]
-
-
-@dataclass(frozen=True)
-class DeclareTable:
-    """Declare a table, whose file was checked; with IF NOT EXISTS nothing changes where there is one of the name."""
-
-    statement: CreateTable
-    sql: str
-    key: Key | None
-    uses = frozenset[str]()
-
-    @property
-    def changes(self) -> frozenset[str]:
-        """The table's name."""
-        return frozenset({name_key(self.statement.name)})
-
-    def is_done(self, state: SessionState) -> bool:
-        """Whether there is nothing to do; Conflict for a name that is taken."""
-        if self.statement.if_not_exists and state.catalog.find_table(self.statement.name) is not None:
-            return True
-        check_new_name(state.catalog, self.statement.name, "table")
-        return False
-
-    def to_request(self, group: Group, /) -> TableCreated | None:
-        """Return the request; Conflict for a name that is taken."""
-        if self.is_done(group.state):
-            return None
-        definition = to_table_definition(self.statement, group.state.new_table_id(), self.sql, group.at_us)
-        return TableCreated(definition, self.key)
-
-
-@dataclass(frozen=True)
-class DropTable:
-    """Drop a table."""
-
-    name: str
-    key: Key | None
-    uses = frozenset[str]()
-
-    @property
-    def changes(self) -> frozenset[str]:
-        """The table's name."""
-        return frozenset({name_key(self.name)})
-
-    def to_request(self, group: Group, /) -> TableDropped:
-        """Return the request; UnknownObject where there is no such table, Conflict while queries use it."""
-        table = group.state.catalog.table(self.name)
-        check_unused(group.state, table, self.name)
-        return TableDropped(table.definition.id, self.key)
-
-
-@dataclass(frozen=True)
-class RefreshTable:
-    """Give a table the rows of a version; they are known to do for the inputs ``checked``."""
-
-    version: TableVersion
-    checked: frozenset[tuple[Lookup, ...]]
-    rows: TableRows
-    key: Key | None
-    uses = frozenset[str]()
-
-    @property
-    def changes(self) -> frozenset[str]:
-        """The table's name."""
-        return frozenset({name_key(self.version.definition.name)})
-
-    def to_request(self, group: Group, /) -> TableRefreshed:
-        """Return the request; UnknownObject where the table is gone, NotAllowed where its rows do not do for a query.
-
-        Only inputs that came after most were checked take time.
-        """
-        table_id = self.version.definition.id
-        inputs = inputs_after_refresh(group.state, self.version)
-        self.rows.check_matches({lookups: user for lookups, user in inputs.items() if lookups not in self.checked})
-        return TableRefreshed(table_id, self.version.id, self.key)
-
-
-def inputs_after_refresh(state: SessionState, version: TableVersion) -> Inputs:
-    """Return the inputs of running queries that a version of a table changes; UnknownObject where it was dropped."""
-    definition = version.definition
-    table = state.catalog.table_by_id(definition.id)
-    if table is None:
-        raise UnknownObject(f"A table must exist to be refreshed; {definition.name!r} was just dropped.")
-    refreshed = state.catalog.refreshed()
-    refreshed[definition.id] = table.refreshes + 1, version.id
-    users = ((r.query, r.id) for r in state.queries.values() if not r.is_finished and lookups_of(r.query))
-    return inputs_with_new_rows(users, refreshed, lambda lookup: lookup.table == definition.id)
 
 
 class Tables:
@@ -128,24 +38,40 @@ class Tables:
 
         Conflict for a name that is taken.
         """
-        command = DeclareTable(read_create_table(sql, self._limits), sql, current_key())
-        name = command.statement.name
-        if not has_effect():
-            with self._lock:
-                is_done = command.is_done(self._state)
-            if not is_done:
-                self._rows.check_file(to_table_definition(command.statement, "", sql, 0))
-                self._writer.submit(command).wait()
-        return self.describe(name)
+        statement, key = read_create_table(sql, self._limits), current_key()
+
+        def is_done(catalog: Catalog) -> bool:
+            if statement.if_not_exists and catalog.find_table(statement.name) is not None:
+                return True
+            check_new_name(catalog, statement.name, "table")
+            return False
+
+        def check(group: Group) -> TableCreated | None:
+            if is_done(group.state.catalog):
+                return None
+            return TableCreated(to_table_definition(statement, group.state.new_table_id(), sql, group.at_us), key)
+
+        with self._lock:
+            may_return = has_effect() or is_done(self._state.catalog)
+        if not may_return:
+            self._rows.check_file(to_table_definition(statement, "", sql, 0))
+            self._writer.submit(Command(check, changes={name_key(statement.name)})).wait()
+        return self.describe(statement.name)
 
     def drop(self, name: str) -> None:
         """Drop a static table; Conflict while a query that is not RETIRED or FAILED uses it."""
-        if has_effect():
-            return
-        dropped = self._writer.submit(DropTable(name, current_key()))
-        dropped.wait()
-        assert isinstance(dropped.request, TableDropped)
-        self._rows.forget(dropped.request.id)
+        key = current_key()
+
+        def check(group: Group) -> TableDropped:
+            table = group.state.catalog.table(name)
+            check_unused(group.state, table, name)
+            return TableDropped(table.definition.id, key)
+
+        if not has_effect():
+            dropped = self._writer.submit(Command(check, changes={name_key(name)}))
+            dropped.wait()
+            assert isinstance(dropped.request, TableDropped)
+            self._rows.forget(dropped.request.id)
 
     def refresh(self, name: str) -> dict[str, Any]:
         """Read the file of a static table anew, and return the table's description.
@@ -158,13 +84,19 @@ class Tables:
         with self._lock:
             definition = self._state.catalog.table(name).definition
         self._rows.forget(definition.id)
-        version = self._rows.read(definition)
+        version, key = self._rows.read(definition), current_key()
         release = self._rows.hold([version])
+
+        def check(group: Group) -> TableRefreshed:
+            inputs = inputs_after_refresh(group.state, version)  # most of them were checked before
+            self._rows.check_matches({lookups: user for lookups, user in inputs.items() if lookups not in checked})
+            return TableRefreshed(definition.id, version.id, key)
+
         try:
             with self._lock:
-                inputs = inputs_after_refresh(self._state, version)
-            self._rows.check_matches(inputs)
-            self._writer.submit(RefreshTable(version, frozenset(inputs), self._rows, current_key())).wait()
+                checked = inputs_after_refresh(self._state, version)
+            self._rows.check_matches(checked)
+            self._writer.submit(Command(check, changes={name_key(definition.name)})).wait()
         except UnknownObject:
             self._rows.forget(definition.id)
             raise
@@ -187,3 +119,15 @@ class Tables:
         with self._lock:
             names = [table.definition.name for table in self._state.catalog.tables()]
         return bool(names) and any(name.lower() in text.decode(errors="replace").lower() for name in names)
+
+
+def inputs_after_refresh(state: SessionState, version: TableVersion) -> dict[tuple[Lookup, ...], str | None]:
+    """Return the inputs of running queries that a version of a table changes; UnknownObject where it was dropped."""
+    definition = version.definition
+    table = state.catalog.table_by_id(definition.id)
+    if table is None:
+        raise UnknownObject(f"A table must exist to be refreshed; {definition.name!r} was just dropped.")
+    refreshed = state.catalog.refreshed()
+    refreshed[definition.id] = table.refreshes + 1, version.id
+    users = ((r.query, r.id) for r in state.queries.values() if not r.is_finished and lookups_of(r.query))
+    return inputs_with_new_rows(users, refreshed, lambda lookup: lookup.table == definition.id)

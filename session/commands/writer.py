@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from session.log.journal import Journal, ObjectJournal
 from session.state.requests import Announced, Request, new_queries, request_to_json
@@ -31,19 +31,18 @@ Wake = Callable[[], None]
 T = TypeVar("T")
 
 
-class Command(Protocol):
-    """A change that somebody asks for; ``uses`` and ``changes`` are names of objects, and ids of queries."""
+@dataclass(frozen=True)
+class Command:
+    """A change that somebody asks for.
 
-    @property
-    def uses(self) -> Set[str]:
-        """The objects that must stay as they are for the command to be accepted."""
+    ``check`` returns its request, None where nothing is to change, and raises why it is refused. It may be accepted as
+    long as the objects that it ``uses`` stay as they are, and once it is applied those that it ``changes`` are others:
+    streams, tables and queries by name, queries by id, too.
+    """
 
-    @property
-    def changes(self) -> Set[str]:
-        """The objects that are others once the command is applied."""
-
-    def to_request(self, group: Group, /) -> Request | None:
-        """Return the command's request, None where nothing is to change; raise why the command is refused."""
+    check: Callable[[Group], Request | None]
+    changes: Set[str] = frozenset()
+    uses: Set[str] = frozenset()
 
 
 class Group:
@@ -232,7 +231,7 @@ class Writer:
                 continue
             assert command is not None
             try:
-                request = command.to_request(group)
+                request = command.check(group)
             except BaseException as error:
                 task.finish(error)
                 continue

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from session.commands.statements import to_definition
-from session.commands.writer import Group, Writer
+from session.commands.writer import Command, Group, Writer
 from session.log.journal import Journal
 from session.sql.parser import parse_statement
 from session.sql.statements import CreateStream
@@ -41,18 +40,15 @@ class SlowJournal(Journal):
         super().append(number, record)
 
 
-@dataclass(frozen=True)
-class Given:
-    """A command whose check gives a request, nothing, or an error."""
+def giving(result: Request | Exception | None, **touches: frozenset[str]) -> Command:
+    """Return a command whose check gives a request, nothing, or an error."""
 
-    result: Request | Exception | None
-    uses: frozenset[str] = frozenset()
-    changes: frozenset[str] = frozenset()
+    def check(_: Group) -> Request | None:
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    def to_request(self, _: Group, /) -> Request | None:
-        if isinstance(self.result, Exception):
-            raise self.result
-        return self.result
+    return Command(check, **touches)
 
 
 class World:
@@ -73,7 +69,7 @@ class World:
         assert logged[1]["at_us"] == at_us == 7, "a record must be on disk when it is applied"
         self.applied.append(list(requests))
 
-    def queue(self, *commands: Given) -> list[Any]:
+    def queue(self, *commands: Command) -> list[Any]:
         """Queue commands so that all of them wait when the writer takes them."""
         entered, go_on = threading.Event(), threading.Event()
 
@@ -102,8 +98,8 @@ def drop(number: int) -> StreamDropped:
     return StreamDropped(f"s-{number}")
 
 
-def pause(number: int, **touches: frozenset[str]) -> Given:
-    return Given(QueryPaused(f"q-{number}"), **touches)
+def pause(number: int, **touches: frozenset[str]) -> Command:
+    return giving(QueryPaused(f"q-{number}"), **touches)
 
 
 def test_commands_that_wait_together_share_one_record_in_order(world: World) -> None:
@@ -138,12 +134,14 @@ def test_a_command_that_depends_on_one_before_it_is_checked_after_that_is_applie
     for started in world.queue(*commands):
         started.wait()
     assert len(world.applied) == groups
-    assert [request for requests in world.applied for request in requests] == [command.result for command in commands]
+    assert [request for requests in world.applied for request in requests] == [
+        QueryPaused(f"q-{number}") for number in range(3)
+    ]
 
 
 def test_a_refused_command_changes_nothing_and_what_changes_nothing_is_not_logged(world: World) -> None:
     world.journal.go_on.set()
-    refused, idle, accepted = world.queue(Given(Conflict("no")), Given(None), pause(1))
+    refused, idle, accepted = world.queue(giving(Conflict("no")), giving(None), pause(1))
     with pytest.raises(Conflict, match="no"):
         refused.wait()
     idle.wait()
@@ -155,7 +153,7 @@ def test_what_cannot_be_written_is_refused_and_not_applied_and_the_writer_goes_o
     world = World(tmp_path, 4)
     world.journal.broken = True
     world.journal.go_on.set()
-    for started in world.queue(pause(1), Given(drop(1))):
+    for started in world.queue(pause(1), giving(drop(1))):
         with pytest.raises(NotReady, match=r"No space left on device.*Nothing changed"):
             started.wait()
     assert (world.applied, world.announced) == ([], [])
@@ -176,14 +174,14 @@ def test_changes_of_streams_are_answered_once_the_data_plane_was_told(world: Wor
     assert isinstance(statement, CreateStream)
     created = StreamCreated(to_definition(statement, "s-2", "", 7))
     for request in (drop(1), created):
-        world.writer.submit(Given(request), lambda: answered.append("stream")).wait()
+        world.writer.submit(giving(request), lambda: answered.append("stream")).wait()
     assert answered == ["pause", "told", "stream", "told", "stream"]
 
     def fail() -> None:
         raise OSError("the disk is full")
 
     world.announce = fail
-    stream, other = world.queue(Given(drop(3)), pause(4))
+    stream, other = world.queue(giving(drop(3)), pause(4))
     with pytest.raises(OSError, match="full"):
         stream.wait()
     other.wait()
@@ -206,7 +204,7 @@ def test_work_is_done_between_groups_by_the_writers_thread(world: World) -> None
     world.writer.call(lambda: world.writer.perform(pause(2)))
     assert world.applied[-1] == [QueryPaused("q-2")]
     with pytest.raises(Conflict):
-        world.writer.call(lambda: world.writer.perform(Given(Conflict("no"))))
+        world.writer.call(lambda: world.writer.perform(giving(Conflict("no"))))
 
 
 def test_steps_are_taken_between_commands(world: World) -> None:

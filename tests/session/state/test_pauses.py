@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
 from router.result_reader import BatchIndex, ResultReader
-from session.commands.query_commands import MOST_DEPLOYMENTS
+from session.commands.queries import MOST_DEPLOYMENTS
 from session.commands.query_requests import Replacement
 from session.log.snapshot import PATH
 from session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
@@ -407,7 +407,7 @@ def test_a_paused_query_counts_and_keeps_its_stream_and_rows_of_tables(open_driv
 
 def test_a_query_is_deployed_so_often_and_no_oftener(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_DEPLOYMENTS > 100
-    monkeypatch.setattr("session.commands.query_commands.MOST_DEPLOYMENTS", 2)
+    monkeypatch.setattr("session.commands.queries.MOST_DEPLOYMENTS", 2)
     (query,) = driver.run(CHEAP)
     for _ in range(2):
         pause(driver, query)
@@ -545,7 +545,7 @@ def test_a_request_to_replace_a_query_that_failed_meanwhile_is_applied(
 ) -> None:
     """Earlier versions checked a request some time before they logged it."""
     (query,) = driver.run(CHEAP)
-    monkeypatch.setattr("session.commands.query_commands.check_replaced", lambda _: None)
+    monkeypatch.setattr("session.commands.queries.check_replaced", lambda _: None)
     with meanwhile(driver, lambda: driver.batch(failures={query: "evaluation raised"})):
         assert replace(driver, query)["replaces"] == query
     body = driver.session.lookup.describe(query)
