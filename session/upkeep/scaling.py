@@ -1,6 +1,6 @@
 """How many executors are wanted: tells the Spark driver what :mod:`optimizer.scaling` decides, and shows it.
 
-The session's thread calls :meth:`Scaling.observe` and :meth:`Scaling.look`; any thread may call the rest. The last
+The session's writer calls :meth:`Scaling.observe` and :meth:`Scaling.look`; any thread may call the rest. The last
 decisions are in a file, from which a restart goes on. With ``executors_max`` 0 nothing is decided, and no file is kept.
 """
 

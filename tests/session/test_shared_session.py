@@ -14,6 +14,7 @@ from operators.joins.query import Join
 from operators.kinds import source_operators
 from router.deployment import Deployment
 from session.commands.query_requests import QueryRequest
+from session.commands.writer import Started
 from session.settings import Settings
 from session.shared_session import SharedSession
 from session.state.query_record import full_name
@@ -320,6 +321,39 @@ def test_a_request_that_cannot_reach_the_disk_changes_nothing(driver: Driver, mo
             driver.session.streams.drop("purchases")
     assert driver.observed() == {**before, "next_query": before["next_query"] + 1}
     assert driver.create(CHEAP, name="cheap") == ["q-2"], "an id is never given twice"
+
+
+def test_commands_that_cannot_reach_the_disk_together_change_nothing(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    queries = driver.session.queries
+    running, paused = driver.run(CHEAP, CHEAP)
+    queries.begin_pause(paused).wait()
+    before = driver.observed()
+    begun: list[Started] = []
+
+    def begin_all() -> None:
+        """All wait while the writer does this, so they make one group."""
+        begun.append(queries.begin_create([QueryRequest(CHEAP, name="cheap"), QueryRequest(REVENUE)]))
+        begun.append(queries.begin_delete([running], drain=False))
+        begun.append(queries.begin_resume(paused))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("session.log.journal._sync", full)
+        driver.session._writer.call(begin_all)
+        for started in begun:
+            with pytest.raises(NotReady, match="No space left"):
+                started.wait()
+    assert driver.observed() == {**before, "next_query": before["next_query"] + 2}
+    assert driver.recovered() == before
+    driver.session._writer.call(begin_all)
+    for started in begun[3:]:
+        started.wait()
+    assert driver.observed()["requests"] == before["requests"] + 1, "one record of the log"
+    assert driver.recovered() == driver.observed()
 
 
 def test_a_changelog_that_cannot_be_written_is_written_later_before_the_next(
