@@ -15,6 +15,7 @@ from operators.kinds import source_operators
 from router.deployment import Deployment
 from session.commands.query_requests import QueryRequest
 from session.commands.writer import Started
+from session.log.journal import Journal
 from session.settings import Settings
 from session.shared_session import SharedSession
 from session.state.query_record import full_name
@@ -30,7 +31,7 @@ from sources.core.errors import (
     UnknownObject,
 )
 from sources.core.storage import Storage
-from tests.session.driver import AGGREGATION, BEGINNING, SECOND, SELECTION, STREAM, Driver
+from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, STREAM, TABLE, Driver
 
 CHEAP = SELECTION.format("purchases", 5)
 REVENUE = AGGREGATION.format("purchases", 5)
@@ -354,6 +355,34 @@ def test_commands_that_cannot_reach_the_disk_together_change_nothing(
         started.wait()
     assert driver.observed()["requests"] == before["requests"] + 1, "one record of the log"
     assert driver.recovered() == driver.observed()
+
+
+def test_no_file_is_written_while_readers_are_kept_out(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, written = driver.session._lock, set[str]()
+
+    def watched(kind: type, name: str) -> None:
+        write = getattr(kind, name)
+
+        def checked(self: Any, *arguments: Any, **options: Any) -> Any:
+            assert not lock._is_owned(), f"{name} of {arguments[0]}"  # type: ignore[attr-defined]
+            written.add(f"{kind.__name__}.{name} {str(arguments[0]).partition('/')[0]}")
+            return write(self, *arguments, **options)
+
+        monkeypatch.setattr(kind, name, checked)
+
+    watched(Storage, "_put")
+    watched(Journal, "append")
+    driver.session.tables.create(TABLE.format(driver.write_table(1)))
+    looking, other = driver.run(LOOKUP.format("purchases"), CHEAP, sink={"connector": "file", "path": "rows"})
+    driver.write_table(2)
+    driver.session.tables.refresh("packs")
+    driver.session.queries.delete(other, drain=False)
+    driver.session.queries.begin_pause(looking).wait()
+    driver.flush()
+    driver.batch()
+    driver.session.write_snapshot()
+    assert {name.split()[1] for name in written} >= {"changelogs", "tables", "deliveries", "queries", "session.json"}
+    assert any(name.startswith("Journal") for name in written)
 
 
 def test_a_changelog_that_cannot_be_written_is_written_later_before_the_next(
