@@ -15,8 +15,14 @@ from sources.core.errors import CorruptData
 from sources.core.schema import StreamDefinition
 
 
+class _Entry:
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form: the fields by name."""
+        return dict(vars(self))
+
+
 @dataclass(frozen=True)
-class Created:
+class Created(_Entry):
     """A query that starts with a changelog, the slot it gets, and the operator that runs it.
 
     One that ``is_alone`` shares no cells with the operator's other queries.
@@ -30,55 +36,37 @@ class Created:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""
-        return {
-            "id": self.id,
-            "slot": self.slot,
-            "operator": self.operator,
-            "query": self.query.to_json(),
-            "is_alone": self.is_alone,
-        }
+        return super().to_json() | {"query": self.query.to_json()}
 
 
 @dataclass(frozen=True)
-class Deleted:
+class Deleted(_Entry):
     """A query that sees no tuples after a changelog; without ``drain`` it is freed by the same changelog."""
 
     id: str
     slot: int
     drain: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON form."""
-        return {"id": self.id, "slot": self.slot, "drain": self.drain}
-
 
 @dataclass(frozen=True)
-class Freed:
+class Freed(_Entry):
     """A query that leaves the operators; its slot may be refilled by the same changelog."""
 
     id: str
     slot: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON form."""
-        return {"id": self.id, "slot": self.slot}
-
 
 @dataclass(frozen=True)
-class Regrouped:
+class Regrouped(_Entry):
     """A query that is evaluated with another query group from a changelog on (thesis 5.4.1)."""
 
     id: str
     slot: int
     group: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON form."""
-        return {"id": self.id, "slot": self.slot, "group": self.group}
-
 
 @dataclass(frozen=True)
-class Split:
+class Split(_Entry):
     """Keys of an operator of joins, over ``streams``, that are split among lanes from a changelog on (thesis 5.6.2).
 
     They are the keys with one of the ``hashes``; ``number`` 0, without hashes, ends the split before. ``spread`` is the
@@ -94,14 +82,8 @@ class Split:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""
-        return {
-            "operator": self.operator,
-            "streams": list(self.streams),
-            "number": self.number,
-            "hashes": list(self.hashes),
-            "spread": self.spread,
-            "by": list(self.by),
-        }
+        lists = {"streams": list(self.streams), "hashes": list(self.hashes), "by": list(self.by)}
+        return super().to_json() | lists
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Split:
@@ -111,16 +93,12 @@ class Split:
 
 
 @dataclass(frozen=True)
-class RefreshedTable:
+class RefreshedTable(_Entry):
     """A static table that has the rows in ``file`` from a changelog on, after its refresh ``number``."""
 
     table: str
     number: int
     file: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON form."""
-        return {"table": self.table, "number": self.number, "file": self.file}
 
 
 @dataclass(frozen=True)

@@ -239,20 +239,7 @@ class QueryRecord:
 
     def head_json(self) -> dict[str, Any]:
         """Return the JSON form of the head, which is all there is of a query that was just accepted."""
-        return {
-            "id": self.id,
-            "sql": self.sql,
-            "query": self.query.to_json(),
-            "operator": self.operator,
-            "stream_names": self.stream_names,
-            "created_us": self.created_us,
-            "name": self.name,
-            "tenant": self.tenant,
-            "sink": self.sink,
-            "ttl_seconds": self.ttl_seconds,
-            "labels": self.labels,
-            "replaces": self.replaces,
-        }
+        return {name: getattr(self, name) for name in _HEAD} | {"query": self.query.to_json()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form of head and progress."""
