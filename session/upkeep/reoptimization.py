@@ -23,8 +23,9 @@ from sources.core.storage import Storage
 class RunningPlan:
     """The queries of each operator of the plan, and the key splits of the operators that may get another split now.
 
-    ``names`` are those of streams, inputs and operators, in source tasks and in lanes. ``unsettled`` operators still
-    have a former split, which is not needed any more. ``next_split`` is a number that no split has.
+    ``members`` are the queries that share cells, of the operators that have some. ``names`` are those of streams,
+    inputs and operators, in source tasks and in lanes. ``unsettled`` operators still have a former split, which is
+    not needed any more. ``next_split`` is a number that no split has.
     """
 
     members: Mapping[str, Sequence[Member]]
@@ -45,6 +46,7 @@ class RunningPlan:
             ]
             for name, operator in operators.items()
         }
+        members = {name: of_operator for name, of_operator in members.items() if of_operator}
         names: set[str] = set()
         for operator in operators.values():
             names.update((operator.id, *operator.streams, *operator.inputs, *operator.sources))

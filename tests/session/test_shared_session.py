@@ -712,6 +712,15 @@ def test_the_statistics_of_what_is_dropped_go(driver: Driver) -> None:
     assert set(totals.tuples) == {"s-1"}
 
 
+def test_an_operator_whose_queries_are_all_alone_is_left_as_it_is(driver: Driver) -> None:
+    driver.run(REVENUE, REVENUE.replace("price >", "user_id >"))
+    (operator,) = driver.state.plan.operators.values()
+    assert operator.alone == set(operator.queries), "few queries test what they test"
+    before = driver.observed()
+    driver.session.reoptimize()
+    assert driver.observed() == before
+
+
 def test_two_spellings_of_one_name_are_one_name(driver: Driver) -> None:
     one, other = "\uac00", "\u1100\u1161"  # a syllable of Hangul, and its letters
     columns = "(k BIGINT, t TIMESTAMP LATENESS INTERVAL '1' SECOND)"
