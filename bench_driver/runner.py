@@ -174,9 +174,10 @@ class _Run:
             steps.start_load(self._rig, self._moderate_rate)
         elif not self._takes_what_it_can:
             system.offer(self._workload.start_rate)
-        self._measured = replace(self._measured, settings={**self._measured.settings, **system.settings()})
+        self._note_settings()
         self._tell(Progress("deploy"))
         deployment = system.deploy(self._queries, self._workload.per_second(len(self._queries)))
+        self._note_settings()  # some suit the queries
         self._note(deployment_latency=latency.quantiles(deployment.latencies))
         steps.wait_until_pulled(self._rig, self._settings.ready_seconds)
         churn = self._workload.churn(len(self._queries))
@@ -281,7 +282,7 @@ class _Run:
         run = self._with_batches(run, teller)
         result = _judge(run, rate)
         if run.logs and self._may_settle(result):
-            result = steps.judge(steps.go_on(self._rig, run, teller), rate)
+            result = steps.judge(self._with_batches(steps.go_on(self._rig, run, teller), teller), rate)
         missing = self._rig.system.left_out()
         if missing is None and not self._is_measured(result):
             missing = _too_few(result)
@@ -294,10 +295,9 @@ class _Run:
 
     def _with_batches(self, run: steps.StepRun, tell: steps.Tell) -> steps.StepRun:
         """Have a step go on until it holds enough batches after its warm-up, as far as that can be."""
-        while not self._settings.quick and steps.batches_in(run) < LEAST_BATCHES:
-            seconds = run.end - run.begin
-            if seconds >= LONGEST_STEP_SECONDS:
-                break
+        if self._settings.quick:
+            return run
+        while steps.batches_in(run) < LEAST_BATCHES and (seconds := run.end - run.begin) < LONGEST_STEP_SECONDS:
             run = steps.lengthen(self._rig, run, min(seconds, LONGEST_STEP_SECONDS - seconds), tell)
         return run
 
@@ -342,6 +342,10 @@ class _Run:
     def _run(self, profile: steps.Profile, phase: str, rate: int | None) -> steps.StepRun:
         steps.settle(self._rig, profile[0][1], self._step_seconds)
         return steps.run_step(self._rig, profile, self._settings.warm_up_share, self._teller(phase, 1, rate))
+
+    def _note_settings(self) -> None:
+        """Note what the system is configured with."""
+        self._note(settings={**self._measured.settings, **self._rig.system.settings()})
 
     def _note_churn(self, deployment: Deployment) -> None:
         """Note how long queries took to come and to go, and how many did, a second (thesis 4.4.3)."""

@@ -176,6 +176,28 @@ def test_a_step_goes_on_until_it_holds_ten_batches_after_its_warm_up(queues: dic
     assert row["not_measured"] is None
 
 
+def test_the_second_look_at_a_step_holds_ten_batches_too(
+    queues: dict[str, FakeQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch takes twice as long in it as in the step itself."""
+    system, judge, runs = FakeSystem(SERVICE, batches=True, batch_seconds=1.0), steps.judge, list[steps.StepRun]()
+
+    def judged(step: steps.StepRun, rate: int) -> StepResult:
+        runs.append(step)
+        result = judge(step, rate)
+        if len(runs) != 2:
+            return result
+        system.batch_seconds = 2.0
+        return replace(result, pulled_per_second=0.96 * rate, sustained=False)
+
+    monkeypatch.setattr(steps, "judge", judged)
+    row = run(system, queues, replace(SHORT, seconds=16.0), workload=replace(WORKLOAD, start_rate=50_000)).row()
+    _, first, second = runs[:3]  # after the warm-up
+    assert (first.end - first.begin, second.end - second.begin) == (pytest.approx(16.0), pytest.approx(32.0))
+    assert row["steps"][0]["batches"] >= 10
+    assert row["sustained"] is True
+
+
 def test_without_ten_batches_in_the_longest_step_there_is_no_figure(queues: dict[str, FakeQueue]) -> None:
     system = FakeSystem(SERVICE, batches=True, batch_seconds=60.0)
     settings = replace(SHORT, seconds=30.0, ready_seconds=100.0)
