@@ -7,7 +7,7 @@ time, and no tuple is late: everything that ends up to the greatest event time h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Protocol
 
 import duckdb
@@ -21,6 +21,7 @@ from bench_driver.mixed_query import MixedQuery, SessionSpec
 from bench_driver.query_spec import WindowSpec
 
 ARRIVED = "arrived"
+SECOND_US = 1_000_000
 # with so many queries a batch is copied into a table first: 100 took 0.84 s instead of 0.95, 20 took 0.19 instead of
 # 0.17 s over half a million trips
 WORTH_LOADING = 50
@@ -46,6 +47,7 @@ class DuckdbBatches:
         self._connection = duckdb.connect(config={"threads": threads, "preserve_insertion_order": False})
         self._runners: dict[int, _Runner] = {}
         self._watermark_us: int | None = None
+        self._seconds: set[int] = set()  # of event time in which tuples came
         for name, rows in tables:
             self._connection.register("rows_of_table", rows)
             self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows_of_table")
@@ -63,12 +65,13 @@ class DuckdbBatches:
         elif isinstance(query.window, SessionSpec):
             self._runners[number] = _Sessions(self._connection, number, query, probe)
         else:
-            self._runners[number] = _Windows(self._connection, number, query, query.window, probe)
+            self._runners[number] = _Windows(self._connection, number, query, query.window, probe, self._seconds)
 
     def take(self, batch: pa.Table) -> None:
         """Take in a batch: each query evaluates its predicate and adds up what it lets through."""
         times = batch[TIME].cast(pa.int64())
         self._watermark_us = max(pc.max(times).as_py(), self._watermark_us or 0)
+        self._seconds.update(pc.unique(pc.divide(times, SECOND_US)).to_pylist())
         self._arrive(batch)
         first_us = pc.min(times).as_py()
         for runner in self._runners.values():
@@ -115,12 +118,21 @@ class _Selection:
 
 
 class _Windows:
-    """Partial aggregates by slice, merged when a window ends, and deleted when no window needs them any more."""
+    """Partial aggregates by slice, merged when a window ends, and deleted when no window needs them any more.
+
+    A window without a second of those in `seconds` costs no statement: after a silence there are many.
+    """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, number: int, query: MixedQuery, window: WindowSpec, probe: bool
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        number: int,
+        query: MixedQuery,
+        window: WindowSpec,
+        probe: bool,
+        seconds: Set[int],
     ) -> None:
-        self._connection = connection
+        self._connection, self._seconds = connection, seconds
         self._size, self._slide = window.size_ms * dialect.MILLISECOND, window.slide_ms * dialect.MILLISECOND
         self._partials = f"partials_{number}"
         self._take = f"INSERT INTO {self._partials} {dialect.slices_sql(query, probe)}"
@@ -137,7 +149,8 @@ class _Windows:
         rows = []
         while self._end is not None and self._end <= watermark_us:
             begin = self._end - self._size
-            rows.append(self._connection.sql(self._fire, params=[begin, self._end]).to_arrow_table())
+            if any(second in self._seconds for second in range(begin // SECOND_US, -(-self._end // SECOND_US))):
+                rows.append(self._connection.sql(self._fire, params=[begin, self._end]).to_arrow_table())
             self._end += self._slide
         if rows and self._end is not None:
             self._connection.execute(f"DELETE FROM {self._partials} WHERE slice < {self._end - self._size}")

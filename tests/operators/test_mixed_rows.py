@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from bench_driver.mixed_query import MixedQuery
+from bench_driver.mixed_query import Aggregate, MixedQuery
 from bench_driver.peers.duckdb_batches import DuckdbBatches
 from bench_driver.query_generator import generate_queries
+from bench_driver.query_spec import WindowSpec
 from bench_driver.queues.mixed_datasets import static_table
 from bench_driver.workload import Workload, load_workload
 from tests.kit.mixed_rows import Row, counted, rows_of_duckdb
@@ -96,3 +98,24 @@ def test_duckdb_in_batches_gives_the_rows_of_duckdb(
             got[number] += rows_of(table.drop_columns(list(times)), queries[number])
     duckdb.close()
     assert_equal(queries, got, expected)
+
+
+def test_a_silence_costs_duckdb_no_statement(workload: Workload, tuples: pa.Table) -> None:
+    """Four days without tuples have 315 360 windows of a second; what came before and after it gives its rows."""
+    query = MixedQuery(workload.streams[0].name, None, (), (Aggregate("count", "*"),), WindowSpec(1000, 1000))
+    first, *_, last = seconds_of(tuples)
+    silence = pa.scalar(315_360_000_000, pa.duration("us"))
+    later = last.set_column(last.schema.get_field_index("time"), "time", pc.add(last["time"], silence))
+    end = later.slice(later.num_rows - 1).set_column(
+        later.schema.get_field_index("time"),
+        "time",
+        pc.add(later["time"][-1:], pa.scalar(1_000_000, pa.duration("us"))),
+    )
+    duckdb = DuckdbBatches(tuples.schema, [], threads=1)
+    duckdb.add(0, query)
+    rows = []
+    for batch in (first, later, end):
+        duckdb.take(batch)
+        rows += [table["m0"].to_pylist() for _, table in duckdb.fire()]
+    duckdb.close()
+    assert rows == [[first.num_rows], [last.num_rows]]
