@@ -15,7 +15,7 @@ have in common is done once:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates.analysis import Predicate
 from operators.predicates.conditions import Conditions
 from operators.predicates.index import PredicateIndex, TupleCells
+from operators.predicates.space_key import SpaceKey
 from operators.query_parts import Measure
 from operators.report import Work
 from operators.state.entries import EncodedMeasures
@@ -217,7 +218,7 @@ class OperatorKind:
     are brought to a query, and why, ``rule`` which queries share an operator, given its streams and attributes as
     people read them; ``shown_as`` is what the plan's graph calls the kind, and ``has_emit`` whether EMIT may say how
     rows come. ``bytes_a_tuple`` returns how many bytes a query takes for a tuple while source tasks add it up.
-    ``cells`` returns what queries have in common that share cells, where there are any.
+    ``cells`` returns the cell space of a query that shares its cells, where there are any.
     """
 
     name: str
@@ -232,4 +233,4 @@ class OperatorKind:
     source_side: Callable[[LiveQueries, str], SourceSide]
     lane_side: Callable[[LiveQueries, Predicates], LaneSide] | None
     reader: Callable[[BlockFiles], RowReader]
-    cells: Callable[[Any], Hashable] | None = None
+    cells: Callable[[Any], SpaceKey] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -15,14 +15,15 @@ from operators.joins.query import Join
 from operators.kinds import kind_of, operator_of, source_operators
 from operators.live_queries import UNGROUPED
 from operators.operator import OperatorKind
+from operators.predicates.space_key import SpaceKey
 from operators.queries import Query, lookups_of
 from operators.windows import SessionWindow, Window
 from optimizer.sub_joins import SubJoin, sub_joins
 from sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
-# queries share cells where at least so many of an operator test the same columns
-LEAST_ALIKE = 8
+# queries share cells where at least so many of an operator test the same columns, or one column each, of so many
+LEAST_ALIKE, MAX_SIMPLE = 8, 6
 ROUTER = "router"
 
 
@@ -49,7 +50,7 @@ class Operator:
     sources: Counter[str] = field(default_factory=Counter)
     join: Join | None = None
     split: KeySplit = NOT_SPLIT
-    cells: dict[str, Hashable] = field(default_factory=dict)
+    cells: dict[str, SpaceKey] = field(default_factory=dict)
     alone: set[str] = field(default_factory=set)
 
     @cached_property
@@ -177,10 +178,10 @@ class Plan:
     def alone_among(self, created: Iterable[tuple[str, Query]]) -> set[str]:
         """Return which of some new queries share no cells: where few of their operator test what they test.
 
-        A cell space costs something in each batch, however few queries have it. The first of an operator is always
-        shared, so that look-alikes, however few, are.
+        A cell space costs something in each batch, however few queries have it. The first one of an operator is always
+        shared, and so are the first ones of queries that test one column: look-alikes come one after the other.
         """
-        by_operator: dict[str, dict[str, Hashable]] = {}
+        by_operator: dict[str, dict[str, SpaceKey]] = {}
         for query_id, query in created:
             kind = kind_of(query)
             if kind.cells is not None:
@@ -189,8 +190,12 @@ class Plan:
         for name, cells in by_operator.items():
             operator = self.operators.get(name)
             counts = Counter([*cells.values(), *(() if operator is None else operator.cells.values())])
-            if len(counts) > 1:
-                alone.update(query_id for query_id, space in cells.items() if counts[space] < LEAST_ALIKE)
+            few_simple = sum(space.is_simple for space in counts) <= MAX_SIMPLE
+            alone.update(
+                query_id
+                for query_id, space in cells.items()
+                if len(counts) > 1 and counts[space] < LEAST_ALIKE and not (space.is_simple and few_simple)
+            )
         return alone
 
     def group_of(self, query_id: str) -> int | None:
@@ -239,7 +244,7 @@ class Plan:
         is_alone = query_id in operator.alone if query_id in operator.queries else self.alone_among([("", query)])
         if not is_alone:
             return operator.kind.evaluation(query)
-        why = f"fewer than {LEAST_ALIKE} queries of its operator test the same columns: it shares what their conditions"
+        why = "few queries of its operator test the same columns: it shares what their conditions"
         return {"form": "alone", "why": f"{why}, keys and measures have in common, and has entries of its own"}
 
     @staticmethod

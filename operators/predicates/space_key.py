@@ -36,6 +36,11 @@ class SpaceKey(NamedTuple):
         return cls(dimensions, has_extremes=query.keeps_extremes)
 
     @property
+    def is_simple(self) -> bool:
+        """Whether its queries test one column at most, for few values: there are no more such spaces than columns."""
+        return not self.has_sets and not any(name.startswith("(") for name in self.dimensions)
+
+    @property
     def has_sets(self) -> bool:
         """Whether its cells are query-sets, and not stretches of a column's values."""
         return len(self.dimensions) > 1 or self.is_scattered

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import Column, Literal
+from operators.expressions import Column, Literal, all_of
 from operators.functions import call
 from operators.kinds import kind_of, operator_of
 from operators.queries import Aggregation, Query
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
-from optimizer.plan import LEAST_ALIKE, Plan
+from optimizer.plan import LEAST_ALIKE, MAX_SIMPLE, Plan
 from sources.core.errors import BraidError
 from sources.core.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
@@ -140,24 +140,39 @@ def test_the_form_of_evaluation_follows_what_is_tested(tested: list[str], form: 
 
 
 def test_queries_share_cells_where_enough_test_the_same_columns() -> None:
-    def on(column: str, value: int) -> Query:
-        return replace(aggregation("s-1"), where=call(">", Column(column, BIGINT), Literal(value, BIGINT)))
+    def on(*columns: str, value: int = 1) -> Query:
+        tests = [call(">", Column(column, BIGINT), Literal(value, BIGINT)) for column in columns]
+        return replace(aggregation("s-1"), where=all_of(tests))
 
     plan = Plan()
-    first = {f"q-{n}": on("price", n) for n in range(3)}
+    first = {f"q-{n}": on("price", "weight", value=n) for n in range(3)}
     assert plan.alone_among(first.items()) == set(), "an operator's first cells are shared, however few have them"
     plan.change(first.items())
-    others = {f"r-{n}": on("size", n) for n in range(LEAST_ALIKE)}
+    others = {f"r-{n}": on("size", "weight", value=n) for n in range(LEAST_ALIKE)}
     few = dict(list(others.items())[:-1])
     assert plan.alone_among(few.items()) == set(few)
     assert plan.alone_among(others.items()) == set()
     plan.change(few.items(), alone=set(few))
-    last = {f"r-{LEAST_ALIKE - 1}": on("size", 99)}
+    last = {f"r-{LEAST_ALIKE - 1}": on("size", "weight", value=99)}
     assert plan.alone_among(last.items()) == set(), "queries that are alone count among those that are alike"
     assert plan.explain(others["r-0"], {"s-1": "s"}, "r-0")["evaluation"]["form"] == "alone"
-    assert plan.explain(first["q-0"], {"s-1": "s"}, "q-0")["evaluation"]["form"] == "cells"
-    assert plan.explain(on("weight", 1), {"s-1": "s"})["evaluation"]["form"] == "alone", "it would be"
+    assert plan.explain(first["q-0"], {"s-1": "s"}, "q-0")["evaluation"]["form"] == "query-set groups"
+    assert plan.explain(on("weight", "price", "size"), {"s-1": "s"})["evaluation"]["form"] == "alone", "it would be"
     (operator,) = plan.operators.values()
     assert operator.summary({})["alone"] == len(few)
     plan.change(removed=few.items())
     assert plan.alone_among(few.items()) == set(few)
+
+
+def test_queries_that_test_one_column_share_cells_while_these_are_few() -> None:
+    def on(column: int) -> Query:
+        return replace(aggregation("s-1"), where=call(">", Column(f"c{column}", BIGINT), Literal(1, BIGINT)))
+
+    plan = Plan()
+    for number in range(MAX_SIMPLE):
+        created = {f"q-{number}": on(number)}
+        assert plan.alone_among(created.items()) == set()
+        plan.change(created.items())
+    assert plan.alone_among([("q-more", on(MAX_SIMPLE))]) == {"q-more"}
+    residual = call("=", call("mod", PRICE, Literal(7, BIGINT)), Literal(1, BIGINT))
+    assert Plan().alone_among([("a", replace(aggregation("s-1"), where=residual)), ("b", on(1))]) == {"a"}
