@@ -22,7 +22,7 @@ from optimizer.sub_joins import SubJoin, sub_joins
 from sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
-# queries share cells where at least so many of an operator test the same columns, or one column each, of so many
+# queries share cells where at least so many of an operator test the same columns, or each one of so many columns
 LEAST_ALIKE, MAX_SIMPLE = 8, 6
 ROUTER = "router"
 
@@ -190,7 +190,7 @@ class Plan:
         for name, cells in by_operator.items():
             operator = self.operators.get(name)
             counts = Counter([*cells.values(), *(() if operator is None else operator.cells.values())])
-            few_simple = sum(space.is_simple for space in counts) <= MAX_SIMPLE
+            few_simple = len({space.dimensions for space in counts if space.is_simple}) <= MAX_SIMPLE
             alone.update(
                 query_id
                 for query_id, space in cells.items()
