@@ -67,9 +67,9 @@ class QueueReader:
         if end <= self.at:
             return None
         ticket = flight.Ticket(json.dumps(self._range(self.at, end)).encode())
-        tuples = self._client.do_get(ticket).read_all()
+        batches = [chunk.data for chunk in self._client.do_get(ticket)]
         self.at = end
-        return tuples
+        return pa.Table.from_batches(batches, self.schema)
 
     def _end(self) -> int:
         (answer,) = self._client.do_action(flight.Action("offsets", json.dumps(self._path).encode()))
