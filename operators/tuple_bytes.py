@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from operators.expressions import Call, Expression
 from operators.functions.text_size import constant_bytes
 from operators.predicates.analysis import analyse
-from operators.predicates.conditions import compared_values
+from operators.predicates.bitmaps import compared_values
 from operators.queries import Aggregation
 from operators.query_parts import Measure
 from operators.state.components import components_of

@@ -22,7 +22,7 @@ from optimizer.sub_joins import SubJoin, sub_joins
 from sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
-# queries share cells where at least so many of an operator test the same columns, or each one of so many columns
+# queries share cells where at least so many of an operator test the same columns, or all of it one of so many columns
 LEAST_ALIKE, MAX_SIMPLE = 8, 6
 ROUTER = "router"
 
@@ -179,7 +179,7 @@ class Plan:
         """Return which of some new queries share no cells: where few of their operator test what they test.
 
         A cell space costs something in each batch, however few queries have it. The first one of an operator is always
-        shared, and so are the first ones of queries that test one column: look-alikes come one after the other.
+        shared, and so are all while its queries test one column each: look-alikes come one after the other.
         """
         by_operator: dict[str, dict[str, SpaceKey]] = {}
         for query_id, query in created:
@@ -190,12 +190,9 @@ class Plan:
         for name, cells in by_operator.items():
             operator = self.operators.get(name)
             counts = Counter([*cells.values(), *(() if operator is None else operator.cells.values())])
-            few_simple = len({space.dimensions for space in counts if space.is_simple}) <= MAX_SIMPLE
-            alone.update(
-                query_id
-                for query_id, space in cells.items()
-                if len(counts) > 1 and counts[space] < LEAST_ALIKE and not (space.is_simple and few_simple)
-            )
+            are_simple = all(space.is_simple for space in counts)
+            if len(counts) > 1 and not (are_simple and len({space.dimensions for space in counts}) <= MAX_SIMPLE):
+                alone.update(query_id for query_id, space in cells.items() if counts[space] < LEAST_ALIKE)
         return alone
 
     def group_of(self, query_id: str) -> int | None:

@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 
 from operators.arrays import Numbers, Places
 from operators.kernels.accumulation import _merged
+from operators.kernels.double_double import Pairs, sum_of_pairs
 
 _ONE = np.uint64(1)
 
@@ -67,20 +68,22 @@ def count_at_set(counts: Numbers, at: Places, words: Numbers) -> None:
     for w in range(words.size):
         word, base = words[w], w * 64
         while word:
-            counts[at[base + _lowest_bit(word)]] += 1
+            counts[np.uint32(at[base + _lowest_bit(word)])] += 1
             word &= word - _ONE
 
 
 @njit(cache=True, nogil=True)
-def count_and_add_at_set(counts: Numbers, sums: Numbers, at: Places, numbers: Numbers, words: Numbers) -> None:
-    """Count the tuples whose bit is set at their places, and add their numbers up there."""
+def count_and_merge_at_set(
+    way: int, counts: Numbers, out: Numbers, at: Places, numbers: Numbers, words: Numbers
+) -> None:
+    """Count the tuples whose bit is set at their places, and merge their numbers there; ``way`` says how."""
     for w in range(words.size):
         word, base = words[w], w * 64
         while word:
             i = base + _lowest_bit(word)
-            place = at[i]
+            place = np.uint32(at[i])
             counts[place] += 1
-            sums[place] += numbers[i]
+            out[place] = _merged(way, out[place], numbers[i])
             word &= word - _ONE
 
 
@@ -91,8 +94,70 @@ def merge_at_set(way: int, out: Numbers, at: Places, numbers: Numbers, words: Nu
         word, base = words[w], w * 64
         while word:
             i = base + _lowest_bit(word)
-            out[at[i]] = _merged(way, out[at[i]], numbers[i])
+            place = np.uint32(at[i])
+            out[place] = _merged(way, out[place], numbers[i])
             word &= word - _ONE
+
+
+@njit(cache=True, nogil=True)
+def add_pairs_at_set(out: Pairs, at: Places, pairs: Pairs, words: Numbers) -> None:
+    """Add the pairs of the tuples whose bit is set at their places."""
+    for w in range(words.size):
+        word, base = words[w], w * 64
+        while word:
+            i = base + _lowest_bit(word)
+            place = np.uint32(at[i])
+            out[place] = sum_of_pairs(out[place], pairs[i])
+            word &= word - _ONE
+
+
+@njit(cache=True, nogil=True)
+def take_occupied(
+    found: Places, key: Numbers, numbers: Numbers, position: int, counts: Places, keys: Numbers, runs: Places, ends: Any
+) -> int:
+    """Take the counts that are not 0 out of ``counts``, in the order of their places, and return how many there are.
+
+    The places are listed in ``found``; what ``keys`` has for them, and the counts, in ``key`` and ``numbers`` from
+    ``position`` on: they have room for one more than there are. Run r is the places ``[runs[r], runs[r + 1])``; where
+    its entries begin and end is set in ``ends``. Afterwards ``counts`` is 0 everywhere.
+    """
+    count = 0
+    for run in range(runs.size - 1):
+        ends[run] = position + count
+        for place in range(runs[run], runs[run + 1]):
+            found[count] = place
+            key[position + count] = keys[place]
+            numbers[position + count] = counts[place]
+            count += counts[place] != 0
+            counts[place] = 0
+    ends[runs.size - 1] = position + count
+    return count
+
+
+@njit(cache=True, nogil=True)
+def take_found(out: Numbers, position: int, totals: Numbers, found: Places, count: int, neutral: Any) -> None:
+    """Move the totals at the places ``found[:count]`` to ``out``, from ``position`` on, and leave ``neutral`` there."""
+    for i in range(count):
+        place = np.uint32(found[i])
+        out[position + i] = totals[place]
+        totals[place] = neutral
+
+
+@njit(cache=True, nogil=True)
+def place_joined(at: Places, first: Places, width: Places, slice_of: Places, joined: Places) -> None:
+    """Set `at` to the place of each tuple: so many widths after the first as its slice is joined with."""
+    for i in range(at.size):
+        at[i] = first[i] + joined[slice_of[i]] * width[i]
+
+
+@njit(cache=True, nogil=True)
+def join_runs(out: Numbers, numbers: Numbers, first: Numbers, last: Numbers) -> None:
+    """Bring the runs ``[first[r], last[r])`` together, one after the other."""
+    position = 0
+    for run in range(first.size):
+        for i in range(first[run], last[run]):
+            out[position] = numbers[i]
+            position += 1
 
 
 @njit(cache=True, nogil=True)
@@ -141,16 +206,6 @@ def add_double_range(words: Numbers, values: Numbers, low: float, high: float, i
 
 
 @njit(cache=True, nogil=True)
-def list_occupied(places: Places, counts: Numbers) -> int:
-    """List the places with a count, for which ``places`` has one more than there are, and return how many there are."""
-    found = 0
-    for place in range(counts.size):
-        places[found] = place
-        found += counts[place] != 0
-    return found
-
-
-@njit(cache=True, nogil=True)
 def address_runs(
     addresses: Numbers, window: Numbers, first: Numbers, last: Numbers, key: Numbers, key_map: Places, keys: int
 ) -> None:
@@ -186,7 +241,14 @@ def warm_up() -> None:
     list_set(at.copy(), words)
     count_at_set(counts, at, words)
     for numbers in (whole, whole.astype(np.float64)):
-        count_and_add_at_set(counts, numbers.copy(), at, numbers, words)
+        count_and_merge_at_set(0, counts, numbers.copy(), at, numbers, words)
         merge_at_set(1, numbers.copy(), at, numbers, words)
+        take_found(numbers.copy(), 0, numbers.copy(), at, 1, numbers.dtype.type(0))
+        join_runs(numbers.copy(), numbers, whole, whole + 1)
+    merge_at_set(0, counts, at, counts.copy(), words)
     bits_of_table(words, at, np.zeros(1, dtype=np.uint8))
-    list_occupied(at, counts)
+    for keys in (at, at.astype(np.int16)):
+        found, ends, runs = np.zeros(2, dtype=np.int32), np.zeros(2, dtype=np.int64), np.array([0, 1], dtype=np.int32)
+        take_occupied(found, np.zeros(2, dtype=keys.dtype), found.copy(), 0, counts, keys, runs, ends)
+        join_runs(keys.copy(), keys, whole, whole + 1)
+    place_joined(at.copy(), at, at, at, at)

@@ -28,7 +28,8 @@ _LEAST = 2.0**-1060  # a few of the smallest steps there are, which squares of t
 
 
 @njit(inline="always")
-def _sum(a: complex, b: complex) -> complex:
+def sum_of_pairs(a: complex, b: complex) -> complex:
+    """Add two pairs; to be called in compiled loops."""
     high = a.real + b.real
     rest = high - a.real
     low = (a.real - (high - rest)) + (b.real - rest) + a.imag + b.imag
@@ -39,7 +40,7 @@ def _sum(a: complex, b: complex) -> complex:
 @vectorize(["complex128(complex128, complex128)"], cache=True)  # type: ignore[no-untyped-call, untyped-decorator]
 def add_pairs(a: Any, b: Any) -> Any:
     """Add pairs; a NumPy ufunc."""
-    return _sum(a, b)
+    return sum_of_pairs(a, b)
 
 
 @njit(cache=True, nogil=True)
@@ -47,7 +48,7 @@ def add_at(out: Pairs, at: npt.NDArray[np.int32], values: Pairs) -> None:
     """Add pairs to the entries at which they belong; -1 is nowhere."""
     for i in range(at.size):
         if at[i] >= 0:
-            out[at[i]] = _sum(out[at[i]], values[i])
+            out[at[i]] = sum_of_pairs(out[at[i]], values[i])
 
 
 def pairs(values: Doubles) -> Pairs:
@@ -80,7 +81,7 @@ def _squares(high: Pairs, rest: Pairs, values: Pairs) -> None:
         high[i] = complex(square.real, 0.0)
         rest[i] = complex(square.imag, 0.0)
         if low:
-            rest[i] = _sum(rest[i], _sum(_multiply(2.0 * value, low), complex(low * low, 0.0)))
+            rest[i] = sum_of_pairs(rest[i], sum_of_pairs(_multiply(2.0 * value, low), complex(low * low, 0.0)))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")

@@ -19,6 +19,7 @@ from operators import kernels
 from operators.arrays import Places
 from operators.expressions import Expression, columns_of
 from operators.predicates.analysis import Predicate, analyse
+from operators.predicates.bitmaps import Bitmap, Bitmaps
 from operators.predicates.dimension import CellLookup, Cells, Dimension
 from operators.predicates.truth_set import Bools
 from operators.tuples import Tuples
@@ -32,25 +33,26 @@ class PredicateIndex:
         self.predicates: dict[str, Predicate] = {}
         self._boundaries: dict[str, Counter[Any]] = {}
         self._users: Counter[str] = Counter()
-        self._alone: set[str] = set()
+        self.bitmaps: dict[str, Bitmap] = {}
+        self._made = Bitmaps()
 
     def update(self, wheres: Mapping[str, Expression | None], alone: Set[str] = frozenset()) -> None:
         """Hold exactly these queries: WHERE clauses by query id. A query's clause never changes.
 
-        Those of ``alone`` have no dimensions: they are evaluated as :mod:`operators.predicates.conditions` says.
+        Those of ``alone`` have no dimensions, but ``bitmaps`` (:mod:`operators.predicates.bitmaps`).
         """
         changed: set[str] = set()
         for query in self.predicates.keys() - wheres.keys():
             predicate = self.predicates.pop(query)
-            if query not in self._alone:
+            if self.bitmaps.pop(query, None) is None:
                 self._count(predicate, -1, changed)
-        self._alone = set(alone)
         kinds: dict[str, str] = {}
         residuals: dict[str, Expression] = {}
         for query in wheres.keys() - self.predicates.keys():
             predicate = analyse(wheres[query])
             self.predicates[query] = predicate
             if query in alone:
+                self.bitmaps[query] = self._made.of(predicate)
                 continue
             kinds.update(predicate.kinds)
             residuals.update(predicate.residuals)

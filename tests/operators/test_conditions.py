@@ -15,17 +15,19 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
 from operators.predicates import conditions
 from operators.predicates.analysis import analyse
+from operators.predicates.bitmaps import Bitmaps
 from operators.predicates.conditions import Conditions
 from operators.tuples import Tuples
 from sources.core.schema import BIGINT, BOOLEAN, VARCHAR
 from tests.kit.examples import examples
 from tests.operators.test_predicate_index import predicates, rows, selected_by_evaluation, tuples_of
 
+BITMAPS = Bitmaps()
 TEXT, NUMBER = Column("s", VARCHAR), Column("n", BIGINT)
 
 
 def selected(where: Expression | None, tuples: Tuples, memo: Conditions | None = None) -> list[bool]:
-    words = (memo or Conditions(tuples)).holds(analyse(where))
+    words = BITMAPS.of(analyse(where)).of(memo or Conditions(tuples))
     bits = np.unpackbits(words.view(np.uint8), bitorder="little")
     assert not bits[tuples.length :].any(), "there is no tuple beyond the last"
     return [bool(bit) for bit in bits[: tuples.length]]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import lane
-from operators.aggregation import alone, alone_windows
+from operators.aggregation import alone_entries, alone_windows
 from operators.state.query_runs import QueryRuns, read_bucket
 from operators.stream_operators import StreamOperators
 from operators.windows import Window
@@ -51,7 +51,7 @@ def test_queries_alone_have_the_rows_that_they_have_in_cells(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in path.items():
-            patch.setattr(alone, name, value)
+            patch.setattr(alone_entries, name, value)
         if few_at_once:
             patch.setattr(alone_windows, "_MOST_ENTRIES", 1)
             patch.setattr(alone_windows, "_ALWAYS_DENSE", 0)

@@ -164,7 +164,7 @@ def test_queries_share_cells_where_enough_test_the_same_columns() -> None:
     assert plan.alone_among(few.items()) == set(few)
 
 
-def test_queries_that_test_one_column_share_cells_while_these_are_few() -> None:
+def test_queries_share_cells_while_all_of_their_operator_test_one_of_few_columns() -> None:
     def on(column: int) -> Query:
         return replace(aggregation("s-1"), where=call(">", Column(f"c{column}", BIGINT), Literal(1, BIGINT)))
 
@@ -174,5 +174,6 @@ def test_queries_that_test_one_column_share_cells_while_these_are_few() -> None:
         assert plan.alone_among(created.items()) == set()
         plan.change(created.items())
     assert plan.alone_among([("q-more", on(MAX_SIMPLE))]) == {"q-more"}
-    residual = call("=", call("mod", PRICE, Literal(7, BIGINT)), Literal(1, BIGINT))
-    assert Plan().alone_among([("a", replace(aggregation("s-1"), where=residual)), ("b", on(1))]) == {"a"}
+    residual = replace(aggregation("s-1"), where=call("=", call("mod", PRICE, Literal(7, BIGINT)), Literal(1, BIGINT)))
+    assert Plan().alone_among([("a", on(0)), ("b", on(1))]) == set()
+    assert Plan().alone_among([("a", on(0)), ("b", on(1)), ("other", residual)]) == {"a", "b", "other"}

@@ -1,0 +1,257 @@
+"""The entries of queries that are added up each alone: where they lie while a chunk is added up, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from operators import kernels
+from operators.arrays import Numbers, Places
+from operators.predicates.query_set import Bools, Words
+from operators.query_parts import Measure
+from operators.state.components import COUNT_NAME, Component, Encoded, components_of, count_name
+from operators.state.entries import SlicedTuples
+from operators.state.totals import add_up, empty, new_totals
+from operators.windows import Window
+
+# entries of a query are numbered first where they could be so many times as many as its tuples
+_SPARSE = 16
+# so many places have each an address however few the tuples are, or so many for each tuple
+_ALWAYS_DENSE, _DENSE_PER_TUPLE = 1 << 16, 4
+_NUMBER = Component(COUNT_NAME, "sum", np.dtype(np.int32))
+_WAYS = {"sum": kernels.SUM, "min": kernels.LEAST, "max": kernels.GREATEST}
+
+Ends = npt.NDArray[np.int64]
+
+
+def joined_slices(slices: npt.NDArray[np.int64], window: Window, begin: int) -> Places:
+    """Return for each slice the first of those that a query cannot tell from it; shape (slices,).
+
+    It has ``window`` and sees tuples from ``begin`` on (µs). The tuples of such slices are added up together.
+    """
+    starts, after_start = slices[:, 0], window.offset_us + window.size_us
+    numbers = np.stack(
+        [(starts - window.offset_us) // window.slide_us, (starts - after_start) // window.slide_us, starts >= begin]
+    )
+    is_parted = np.any(numbers[:, 1:] != numbers[:, :-1], axis=0)
+    first = np.concatenate([[0], np.where(is_parted, np.arange(1, len(starts)), 0)])
+    return np.maximum.accumulate(first).astype(np.int32)
+
+
+class EntryLayout:
+    """The places of entries: those of a key group together, of these those of a slice, then by key.
+
+    ``key`` is the key within its group at each place; the places of group g and slice s begin at
+    ``edges[g · slices + s]``, which has one end more.
+    """
+
+    def __init__(self, sliced: SlicedTuples) -> None:
+        keys, slices, starts = sliced.keys, len(sliced.slices), sliced.keys.group_starts
+        groups, sizes = len(starts) - 1, np.diff(starts)
+        self.groups, self.slices = groups, slices
+        self._slices, self._slice_of = sliced.slices, sliced.slice_of
+        group_of_key = np.repeat(np.arange(groups), sizes)
+        edges = np.append(
+            (starts[:-1, np.newaxis] * slices + sizes[:, np.newaxis] * np.arange(slices)).ravel(), slices * keys.count
+        )
+        first_place = starts[group_of_key] * (slices - 1) + np.arange(keys.count)
+        kind = np.int16 if sizes.max(initial=0) <= np.iinfo(np.int16).max else np.int32
+        self._at: dict[bytes, Places] = {}
+        self._joined: dict[tuple[Window, int], bytes] = {}
+        self._numbered: Places | None = keys.codes if slices == 1 else None
+        if slices > 1 and edges[-1] > max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * sliced.length):
+            # the places that occur are numbered
+            at = first_place[keys.codes] + sliced.slice_of * sizes[group_of_key][keys.codes]
+            occupied, numbers = np.unique(at, return_inverse=True)
+            run = np.searchsorted(edges, occupied, side="right") - 1
+            self._numbered = numbers.astype(np.int32)
+            self.key = (occupied - edges[run]).astype(kind)
+            self.edges = np.searchsorted(occupied, edges).astype(np.int32)
+            return
+        self.edges = edges.astype(np.int32)
+        self.key = (np.arange(edges[-1]) - np.repeat(edges[:-1], np.diff(edges))).astype(kind)
+        if self._numbered is None:
+            self._first = kernels.take(first_place.astype(np.int32), keys.codes)
+            self._width = kernels.take(sizes[group_of_key].astype(np.int32), keys.codes)
+
+    def at(self, window: Window, begin: int) -> Places:
+        """Return the place of each tuple for a query with ``window`` that sees tuples from ``begin`` on (µs)."""
+        if self._numbered is not None:
+            return self._numbered
+        key = window, max(begin, int(self._slices[0, 0]))
+        if key not in self._joined:
+            joined = joined_slices(self._slices, *key)
+            name = self._joined[key] = joined.tobytes()
+            if name not in self._at:
+                at = self._at[name] = np.empty_like(self._first)
+                kernels.place_joined(at, self._first, self._width, self._slice_of, joined)
+        return self._at[self._joined[key]]
+
+    @property
+    def size(self) -> int:
+        """How many places there are."""
+        return len(self.key)
+
+
+@dataclass(frozen=True)
+class GroupRuns:
+    """The entries of one key group, as query runs have them."""
+
+    starts: Ends
+    key: Places
+    components: Mapping[str, Numbers]
+    having: Mapping[str, Bools]
+
+
+class _Column:
+    """Numbers of entries, one query's after the other's."""
+
+    def __init__(self, kind: npt.DTypeLike, size: int) -> None:
+        self.numbers: Numbers = np.empty(size, dtype=kind)
+        self.length = 0
+
+    def with_room(self, more: int) -> Numbers:
+        """Return the array, which has room for so many numbers more."""
+        if self.length + more > len(self.numbers):
+            self.numbers = np.concatenate(
+                [self.numbers[: self.length], np.empty(self.length + more, self.numbers.dtype)]
+            )
+        return self.numbers
+
+    def append(self, numbers: Numbers) -> None:
+        """Append numbers."""
+        self.with_room(len(numbers))[self.length : self.length + len(numbers)] = numbers
+        self.length += len(numbers)
+
+    def of_runs(self, first: Ends, last: Ends) -> Numbers:
+        """Return the numbers of some runs, which ascend."""
+        size = int((last - first).sum())
+        if not size or int(last[-1] - first[0]) == size:
+            return self.numbers[first[0] : last[-1]] if size else self.numbers[:0]
+        out = np.empty(size, dtype=self.numbers.dtype)
+        kernels.join_runs(out, self.numbers, first, last)
+        return out
+
+
+class RunEntries:
+    """The entries of queries, one query after the other; tuples add what ``encoded`` has for their measures."""
+
+    def __init__(self, layout: EntryLayout, encoded: Mapping[Measure, Encoded]) -> None:
+        self._layout, self._encoded = layout, encoded
+        self._scratch: dict[str, Numbers] = {}
+        self._found = np.empty(layout.size + 1, dtype=np.int32)
+        self._added: dict[tuple[Measure, ...], Sequence[tuple[Component, Numbers]]] = {}
+        self._key = _Column(layout.key.dtype, 2 * layout.size)
+        self._columns: dict[str, _Column] = {}
+        self._ends: list[Ends] = []
+        self._shifts: list[dict[str, int]] = []
+
+    def add_query(self, words: Words, measures: tuple[Measure, ...], window: Window, begin: int) -> None:
+        """Add the tuples of a query up, which have their bit in ``words``; it sees those from ``begin`` on (µs)."""
+        added = self._added_by(measures)
+        names = [COUNT_NAME, *(component.name for component, _ in added)]
+        begins = {name: self._column(name).length - self._key.length for name in names}
+        ends = np.empty(len(self._layout.edges), dtype=np.int64)
+        tuples, at = kernels.count_set(words), self._layout.at(window, begin)
+        if not tuples:
+            ends[:] = self._key.length
+        elif tuples * _SPARSE < self._layout.size:
+            self._add_numbered(words, tuples, {m: self._encoded[m] for m in measures}, at, ends)
+        else:
+            self._add_addressed(words, added, at, ends)
+        self._ends.append(ends)
+        self._shifts.append(begins)
+
+    def _added_by(self, measures: tuple[Measure, ...]) -> Sequence[tuple[Component, Numbers]]:
+        """Return the components of measures, each once, without the count, and what tuples add to each."""
+        if measures not in self._added:
+            by_name: dict[str, tuple[Component, Numbers]] = {}
+            for measure in measures:
+                values = self._encoded[measure]
+                for component in components_of(measure):
+                    by_name[component.name] = component, values.numbers[component.name]
+                if values.valid is not None:
+                    name = count_name(measure)
+                    by_name[name] = replace(_NUMBER, name=name), values.valid
+            self._added[measures] = list(by_name.values())
+            for component, _ in by_name.values():
+                self._scratch.setdefault(component.name, empty(component, self._layout.size))
+                self._columns.setdefault(component.name, _Column(component.dtype, self._layout.size))
+        return self._added[measures]
+
+    def _column(self, name: str) -> _Column:
+        if name not in self._columns:
+            self._columns[name] = _Column(_NUMBER.dtype, 2 * self._layout.size)
+        return self._columns[name]
+
+    def _add_numbered(
+        self, words: Words, tuples: int, encoded: Mapping[Measure, Encoded], at: Places, ends: Ends
+    ) -> None:
+        """Add few tuples up: their places are numbered first."""
+        rows, codes = np.empty(tuples, dtype=np.int32), np.empty(tuples, dtype=np.int32)
+        kernels.list_set(rows, words)
+        places, first = kernels.take(at, rows), np.empty(tuples, dtype=np.int64)
+        count = kernels.number(codes, first, self._counts, places, 0)
+        places = places[first[:count]]
+        order = np.argsort(places)
+        rank = np.empty(count, dtype=np.int32)
+        rank[order] = np.arange(count, dtype=np.int32)
+        totals, places = new_totals(count, encoded), places[order]
+        add_up(totals, kernels.take(rank, codes), encoded, rows)
+        np.add(np.searchsorted(places, self._layout.edges), self._key.length, out=ends)
+        self._key.append(kernels.take(self._layout.key, places))
+        for name, numbers in totals.items():
+            self._column(name).append(numbers)
+
+    def _add_addressed(self, words: Words, added: Sequence[tuple[Component, Numbers]], at: Places, ends: Ends) -> None:
+        """Add tuples up in arrays of all places, which are as before afterwards."""
+        is_counted = False
+        for component, numbers in added:
+            total = self._scratch[component.name]
+            if component.dtype.kind == "c":
+                kernels.add_pairs_at_set(total, at, numbers, words)
+            elif is_counted:
+                kernels.merge_at_set(_WAYS[component.merge], total, at, numbers, words)
+            else:
+                kernels.count_and_merge_at_set(_WAYS[component.merge], self._counts, total, at, numbers, words)
+                is_counted = True
+        if not is_counted:
+            kernels.count_at_set(self._counts, at, words)
+        layout, key, counts = self._layout, self._key, self._column(COUNT_NAME)
+        room, found = layout.size + 1, self._found
+        arrays = key.with_room(room), counts.with_room(room)
+        count = kernels.take_occupied(found, *arrays, key.length, self._counts, layout.key, layout.edges, ends)
+        key.length += count
+        counts.length += count
+        for component, _ in added:
+            column, neutral = self._columns[component.name], component.dtype.type(component.neutral)
+            out = column.with_room(count)
+            kernels.take_found(out, column.length, self._scratch[component.name], found, count, neutral)
+            column.length += count
+
+    @property
+    def _counts(self) -> Places:
+        if COUNT_NAME not in self._scratch:
+            self._scratch[COUNT_NAME] = empty(_NUMBER, self._layout.size)
+        return self._scratch[COUNT_NAME]
+
+    def by_group(self) -> Iterator[tuple[int, GroupRuns]]:
+        """Yield the runs of each key group, with its number; none without entries."""
+        slices, all_ends = self._layout.slices, np.array(self._ends)
+        names = [COUNT_NAME, *sorted(self._columns.keys() - {COUNT_NAME})]
+        having = {name: np.array([name in shifts for shifts in self._shifts], dtype=np.bool_) for name in names}
+        shifts = {name: np.array([s[name] for s in self._shifts if name in s], dtype=np.int64) for name in names}
+        for group in range(self._layout.groups):
+            ends = all_ends[:, group * slices : (group + 1) * slices + 1]
+            starts = np.concatenate([[0], np.cumsum(np.diff(ends))])
+            if not starts[-1]:
+                continue
+            first, last = ends[:, 0], ends[:, -1]
+            components = {
+                name: self._columns[name].of_runs(first[which] + shifts[name], last[which] + shifts[name])
+                for name, which in having.items()
+            }
+            yield group, GroupRuns(starts, self._key.of_runs(first, last), components, having)
