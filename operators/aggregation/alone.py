@@ -6,8 +6,9 @@ query's bitmap then says which tuples are added to its own entries, one for each
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,15 +22,21 @@ from operators.query_parts import Measure
 from operators.state.entries import SlicedTuples
 from operators.state.query_runs import QueryRuns
 
+T = TypeVar("T", bound=Hashable)
+
 
 class AloneQueries:
     """Queries of one operator, each added up alone; with ``only_counts`` no measures are."""
 
     def __init__(self, queries: Sequence[LiveQuery], index: PredicateIndex, only_counts: bool = False) -> None:
         self._slots = np.array([query.slot for query in queries], dtype=np.int64)
-        self._windows = [(sliding_window(query), query.after(query.query.streams[0]) + 1) for query in queries]
         self._bitmaps: list[Bitmap] = [index.bitmaps[query.id] for query in queries]
-        self._measures = [() if only_counts else with_components([aggregation_of(query).measures]) for query in queries]
+        measures = [() if only_counts else with_components([aggregation_of(query).measures]) for query in queries]
+        self._measures, measures_of = _numbered(measures)
+        self._windows, window_of = _numbered([sliding_window(query) for query in queries])
+        begins = [query.after(query.query.streams[0]) + 1 for query in queries]
+        self._entries_of = list(zip(measures_of, window_of, begins, strict=True))
+        self._sizes: dict[str, int] = {}
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -41,8 +48,8 @@ class AloneQueries:
     ) -> Iterator[tuple[int, QueryRuns]]:
         """Add the tuples of a chunk up; yield the runs of each key group that has any, with its number."""
         encoded = sliced.measures.of(self.measures)
-        entries = RunEntries(EntryLayout(sliced), encoded)
-        for bitmap, measures, (window, begin) in zip(self._bitmaps, self._measures, self._windows, strict=True):
+        entries = RunEntries(EntryLayout(sliced, self._windows), encoded, self._measures, self._sizes)
+        for bitmap, (measures, window, begin) in zip(self._bitmaps, self._entries_of, strict=True):
             entries.add_query(bitmap.of(conditions), measures, window, begin)
         dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
         for group, runs in entries.by_group():
@@ -62,3 +69,10 @@ class AloneQueries:
                     dictionaries=dictionaries,
                 ),
             )
+
+
+def _numbered(values: Sequence[T]) -> tuple[list[T], list[int]]:
+    """Return the different values, and for each value which of them it is."""
+    numbers: dict[T, int] = {}
+    which = [numbers.setdefault(value, len(numbers)) for value in values]
+    return list(numbers), which

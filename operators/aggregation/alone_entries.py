@@ -45,14 +45,14 @@ class EntryLayout:
     """The places of entries: those of a key group together, of these those of a slice, then by key.
 
     ``key`` is the key within its group at each place; the places of group g and slice s begin at
-    ``edges[g · slices + s]``, which has one end more.
+    ``edges[g · slices + s]``, which has one end more. ``windows`` are those of queries.
     """
 
-    def __init__(self, sliced: SlicedTuples) -> None:
+    def __init__(self, sliced: SlicedTuples, windows: Sequence[Window]) -> None:
         keys, slices, starts = sliced.keys, len(sliced.slices), sliced.keys.group_starts
         groups, sizes = len(starts) - 1, np.diff(starts)
         self.groups, self.slices = groups, slices
-        self._slices, self._slice_of = sliced.slices, sliced.slice_of
+        self._windows, self._slices, self._slice_of = windows, sliced.slices, sliced.slice_of
         group_of_key = np.repeat(np.arange(groups), sizes)
         edges = np.append(
             (starts[:-1, np.newaxis] * slices + sizes[:, np.newaxis] * np.arange(slices)).ravel(), slices * keys.count
@@ -60,7 +60,7 @@ class EntryLayout:
         first_place = starts[group_of_key] * (slices - 1) + np.arange(keys.count)
         kind = np.int16 if sizes.max(initial=0) <= np.iinfo(np.int16).max else np.int32
         self._at: dict[bytes, Places] = {}
-        self._joined: dict[tuple[Window, int], bytes] = {}
+        self._joined: dict[tuple[int, int], bytes] = {}
         self._numbered: Places | None = keys.codes if slices == 1 else None
         if slices > 1 and edges[-1] > max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * sliced.length):
             # the places that occur are numbered
@@ -77,13 +77,13 @@ class EntryLayout:
             self._first = kernels.take(first_place.astype(np.int32), keys.codes)
             self._width = kernels.take(sizes[group_of_key].astype(np.int32), keys.codes)
 
-    def at(self, window: Window, begin: int) -> Places:
-        """Return the place of each tuple for a query with ``window`` that sees tuples from ``begin`` on (µs)."""
+    def at(self, window: int, begin: int) -> Places:
+        """Return the place of each tuple for a query with a window, by number, that sees tuples from ``begin`` on."""
         if self._numbered is not None:
             return self._numbered
         key = window, max(begin, int(self._slices[0, 0]))
         if key not in self._joined:
-            joined = joined_slices(self._slices, *key)
+            joined = joined_slices(self._slices, self._windows[window], begin)
             name = self._joined[key] = joined.tobytes()
             if name not in self._at:
                 at = self._at[name] = np.empty_like(self._first)
@@ -137,55 +137,49 @@ class _Column:
 
 
 class RunEntries:
-    """The entries of queries, one query after the other; tuples add what ``encoded`` has for their measures."""
+    """The entries of queries, one query after the other; tuples add what ``encoded`` has for their measures.
 
-    def __init__(self, layout: EntryLayout, encoded: Mapping[Measure, Encoded]) -> None:
-        self._layout, self._encoded = layout, encoded
-        self._scratch: dict[str, Numbers] = {}
+    ``measures`` are the different lists of measures that queries have. ``sizes`` are how many numbers the columns of
+    entries had for the chunk before, and then for this one.
+    """
+
+    def __init__(
+        self,
+        layout: EntryLayout,
+        encoded: Mapping[Measure, Encoded],
+        measures: Sequence[Sequence[Measure]],
+        sizes: dict[str, int],
+    ) -> None:
+        self._layout, self._sizes = layout, sizes
+        self._encoded = [{measure: encoded[measure] for measure in of_list} for of_list in measures]
+        self._added = [_added_by(of_list) for of_list in self._encoded]
+        of_all = {component.name: component for of_list in self._added for component, _ in of_list}
+        of_all[COUNT_NAME] = _NUMBER
+        self._scratch = {name: empty(component, layout.size) for name, component in of_all.items()}
+        room = 2 * layout.size
+        self._columns = {name: _Column(each.dtype, sizes.get(name, 0) + room) for name, each in of_all.items()}
+        self._key = _Column(layout.key.dtype, sizes.get(COUNT_NAME, 0) + room)
         self._found = np.empty(layout.size + 1, dtype=np.int32)
-        self._added: dict[tuple[Measure, ...], Sequence[tuple[Component, Numbers]]] = {}
-        self._key = _Column(layout.key.dtype, 2 * layout.size)
-        self._columns: dict[str, _Column] = {}
         self._ends: list[Ends] = []
         self._shifts: list[dict[str, int]] = []
 
-    def add_query(self, words: Words, measures: tuple[Measure, ...], window: Window, begin: int) -> None:
-        """Add the tuples of a query up, which have their bit in ``words``; it sees those from ``begin`` on (µs)."""
-        added = self._added_by(measures)
-        names = [COUNT_NAME, *(component.name for component, _ in added)]
-        begins = {name: self._column(name).length - self._key.length for name in names}
+    def add_query(self, words: Words, measures: int, window: int, begin: int) -> None:
+        """Add up the tuples of a query that have their bit in ``words``; it sees those from ``begin`` on (µs).
+
+        Its list of measures and its window are given by their numbers.
+        """
+        added, columns, entries = self._added[measures], self._columns, self._key.length
+        begins = {component.name: columns[component.name].length - entries for component, _ in added}
         ends = np.empty(len(self._layout.edges), dtype=np.int64)
         tuples, at = kernels.count_set(words), self._layout.at(window, begin)
         if not tuples:
-            ends[:] = self._key.length
+            ends[:] = entries
         elif tuples * _SPARSE < self._layout.size:
-            self._add_numbered(words, tuples, {m: self._encoded[m] for m in measures}, at, ends)
+            self._add_numbered(words, tuples, self._encoded[measures], at, ends)
         else:
             self._add_addressed(words, added, at, ends)
         self._ends.append(ends)
         self._shifts.append(begins)
-
-    def _added_by(self, measures: tuple[Measure, ...]) -> Sequence[tuple[Component, Numbers]]:
-        """Return the components of measures, each once, without the count, and what tuples add to each."""
-        if measures not in self._added:
-            by_name: dict[str, tuple[Component, Numbers]] = {}
-            for measure in measures:
-                values = self._encoded[measure]
-                for component in components_of(measure):
-                    by_name[component.name] = component, values.numbers[component.name]
-                if values.valid is not None:
-                    name = count_name(measure)
-                    by_name[name] = replace(_NUMBER, name=name), values.valid
-            self._added[measures] = list(by_name.values())
-            for component, _ in by_name.values():
-                self._scratch.setdefault(component.name, empty(component, self._layout.size))
-                self._columns.setdefault(component.name, _Column(component.dtype, self._layout.size))
-        return self._added[measures]
-
-    def _column(self, name: str) -> _Column:
-        if name not in self._columns:
-            self._columns[name] = _Column(_NUMBER.dtype, 2 * self._layout.size)
-        return self._columns[name]
 
     def _add_numbered(
         self, words: Words, tuples: int, encoded: Mapping[Measure, Encoded], at: Places, ends: Ends
@@ -194,7 +188,7 @@ class RunEntries:
         rows, codes = np.empty(tuples, dtype=np.int32), np.empty(tuples, dtype=np.int32)
         kernels.list_set(rows, words)
         places, first = kernels.take(at, rows), np.empty(tuples, dtype=np.int64)
-        count = kernels.number(codes, first, self._counts, places, 0)
+        count = kernels.number(codes, first, self._scratch[COUNT_NAME], places, 0)
         places = places[first[:count]]
         order = np.argsort(places)
         rank = np.empty(count, dtype=np.int32)
@@ -204,11 +198,12 @@ class RunEntries:
         np.add(np.searchsorted(places, self._layout.edges), self._key.length, out=ends)
         self._key.append(kernels.take(self._layout.key, places))
         for name, numbers in totals.items():
-            self._column(name).append(numbers)
+            self._columns[name].append(numbers)
 
     def _add_addressed(self, words: Words, added: Sequence[tuple[Component, Numbers]], at: Places, ends: Ends) -> None:
         """Add tuples up in arrays of all places, which are as before afterwards."""
-        is_counted = False
+        layout, key, all_counts = self._layout, self._key, self._columns[COUNT_NAME]
+        counts, is_counted = self._scratch[COUNT_NAME], False
         for component, numbers in added:
             total = self._scratch[component.name]
             if component.dtype.kind == "c":
@@ -216,34 +211,30 @@ class RunEntries:
             elif is_counted:
                 kernels.merge_at_set(_WAYS[component.merge], total, at, numbers, words)
             else:
-                kernels.count_and_merge_at_set(_WAYS[component.merge], self._counts, total, at, numbers, words)
+                kernels.count_and_merge_at_set(_WAYS[component.merge], counts, total, at, numbers, words)
                 is_counted = True
         if not is_counted:
-            kernels.count_at_set(self._counts, at, words)
-        layout, key, counts = self._layout, self._key, self._column(COUNT_NAME)
-        room, found = layout.size + 1, self._found
-        arrays = key.with_room(room), counts.with_room(room)
-        count = kernels.take_occupied(found, *arrays, key.length, self._counts, layout.key, layout.edges, ends)
+            kernels.count_at_set(counts, at, words)
+        found, room = self._found, layout.size + 1
+        arrays = key.with_room(room), all_counts.with_room(room)
+        count = kernels.take_occupied(found, *arrays, key.length, counts, layout.key, layout.edges, ends)
         key.length += count
-        counts.length += count
+        all_counts.length += count
         for component, _ in added:
             column, neutral = self._columns[component.name], component.dtype.type(component.neutral)
             out = column.with_room(count)
             kernels.take_found(out, column.length, self._scratch[component.name], found, count, neutral)
             column.length += count
 
-    @property
-    def _counts(self) -> Places:
-        if COUNT_NAME not in self._scratch:
-            self._scratch[COUNT_NAME] = empty(_NUMBER, self._layout.size)
-        return self._scratch[COUNT_NAME]
-
     def by_group(self) -> Iterator[tuple[int, GroupRuns]]:
         """Yield the runs of each key group, with its number; none without entries."""
         slices, all_ends = self._layout.slices, np.array(self._ends)
+        self._sizes.update({name: column.length for name, column in self._columns.items()})
+        for begins in self._shifts:
+            begins[COUNT_NAME] = 0
         names = [COUNT_NAME, *sorted(self._columns.keys() - {COUNT_NAME})]
-        having = {name: np.array([name in shifts for shifts in self._shifts], dtype=np.bool_) for name in names}
-        shifts = {name: np.array([s[name] for s in self._shifts if name in s], dtype=np.int64) for name in names}
+        having = {name: np.array([name in begins for begins in self._shifts], dtype=np.bool_) for name in names}
+        shifts = {name: np.array([b[name] for b in self._shifts if name in b], dtype=np.int64) for name in names}
         for group in range(self._layout.groups):
             ends = all_ends[:, group * slices : (group + 1) * slices + 1]
             starts = np.concatenate([[0], np.cumsum(np.diff(ends))])
@@ -255,3 +246,15 @@ class RunEntries:
                 for name, which in having.items()
             }
             yield group, GroupRuns(starts, self._key.of_runs(first, last), components, having)
+
+
+def _added_by(encoded: Mapping[Measure, Encoded]) -> Sequence[tuple[Component, Numbers]]:
+    """Return the components of measures, each once, without the count, and what tuples add to each."""
+    by_name: dict[str, tuple[Component, Numbers]] = {}
+    for measure, values in encoded.items():
+        for component in components_of(measure):
+            by_name[component.name] = component, values.numbers[component.name]
+        if values.valid is not None:
+            name = count_name(measure)
+            by_name[name] = replace(_NUMBER, name=name), values.valid
+    return list(by_name.values())

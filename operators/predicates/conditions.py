@@ -26,6 +26,7 @@ _BITS = 64
 _FEW_STRETCHES = 24
 # texts repeat where so many in a sample have at most half as many values
 _SAMPLE, _REPEATED = 1024, 2
+_LIMITS = {np.dtype(kind): np.iinfo(kind) for kind in (np.int8, np.int16, np.int32, np.int64)}
 
 
 class Conditions:
@@ -102,12 +103,11 @@ class Conditions:
             kind = np.float64 if numbers.dtype.kind == "f" else np.int64
             cell = np.searchsorted(np.asarray(atom.truth.boundaries, dtype=kind), numbers, side="right")
             return self._looked_up(cell.astype(np.int32), np.array(atom.truth.truths, dtype=np.uint8))
-        words = np.zeros(self._words, dtype=np.uint64)
+        words, limits = np.zeros(self._words, dtype=np.uint64), _LIMITS.get(numbers.dtype)
         for low, high in atom.stretches:
-            if numbers.dtype.kind == "f":
+            if limits is None:
                 kernels.add_double_range(words, numbers, -np.inf if low is None else low, high or 0.0, high is None)
                 continue
-            limits = np.iinfo(numbers.dtype)
             first = limits.min if low is None else max(low, limits.min)
             last = limits.max if high is None else min(high - 1, limits.max)
             if first <= last:
