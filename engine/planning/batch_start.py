@@ -5,6 +5,10 @@ with the next one, two batches later; planned just after its end, the batch that
 of different queries mostly end together, at whole seconds or minutes, and batches then do best to begin there. The
 price is that what ended before waits a little longer.
 
+A batch that fires nothing gives nobody a row. It is worth its record, files and tasks only if it leaves the batch after
+the next windows end less to read. So it begins as late as it may to be over by then, and not at all where there is
+little to read.
+
 Small batches take less time than is worth a batch record and a few files each, so they begin some time after one
 another.
 """
@@ -12,7 +16,7 @@ another.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +39,12 @@ _TOGETHER_US = 5_000
 # tuples come in chunks: how long to wait for the next one after the longest delay, in parts of what delays differ by,
 # and at least (µs)
 _CHUNK_WAIT, _LEAST_CHUNK_WAIT_US = 0.25, 5_000
+# nobody waits for a batch for longer, be it only to see tuples counted (µs)
+_MOST_APART_US = 1_000_000
+# a batch is planned to be over so many times its duration later
+_MARGIN = 1.25
+# little to read takes so much of what a batch takes besides
+_LITTLE = 0.2
 
 
 class WindowEnds:
@@ -58,28 +68,30 @@ class WindowEnds:
         self._queries.pop(query_id, None)
         self._combs = None
 
-    def around(self, delays: Mapping[str, int], before_us: int, now_us: int) -> tuple[int, int, int]:
-        """Return how many windows ended in ``(before, now]``, how long it is until the next ones, how many these are.
+    def around(self, delays: Mapping[str, int], reached: Mapping[str, int], now_us: int) -> tuple[int, int, int]:
+        """Return how many windows ended and were not fired, how long it is until the next end, and how many then do.
 
-        All in processing time (µs). Waterlines follow it with ``delays``; a window over several streams ends with the
-        last of them. A query that does not wait for windows counts as one that ended. A query over a stream without a
-        delay is left out; without any window the next end is -1 µs away.
+        Those that ended by the waterlines that streams ``reached`` were fired (µs). Waterlines follow the processing
+        time with ``delays``; a window over several streams ends with the last of them. A query that does not wait for
+        windows counts as one that ended. A query over a stream without a delay is left out; without any window the next
+        end is -1 µs away.
         """
         if self._combs is None:
             self._combs = _Combs.of(self._queries.values())
         ended = sum(count for streams, count in self._combs.unwindowed.items() if delays.keys() >= set(streams))
         windowed = [
-            (combs, max(delays[stream] for stream in streams))
+            (combs, now_us - max(delays[stream] for stream in streams), min(reached[stream] for stream in streams))
             for streams, combs in self._combs.ends.items()
             if delays.keys() >= set(streams)
         ]
         if not windowed:
             return ended, -1, 0
-        phase = np.concatenate([combs[1] + delay for combs, delay in windowed])
-        slide, count = (np.concatenate([combs[row] for combs, _ in windowed]) for row in (0, 2))
-        passed = (now_us - phase) // slide
-        ended += int(((passed - (before_us - phase) // slide) * count).sum())
-        ahead = (passed + 1) * slide + phase - now_us
+        sizes = [combs.shape[1] for combs, _, _ in windowed]
+        slide, phase, count = np.concatenate([combs for combs, _, _ in windowed], axis=1)
+        expected, fired = (np.repeat([each[at] for each in windowed], sizes) for at in (1, 2))
+        passed = (expected - phase) // slide
+        ended += int((np.maximum(0, passed - (fired - phase) // slide) * count).sum())
+        ahead = (passed + 1) * slide + phase - expected
         is_next = ahead <= ahead.min() + _TOGETHER_US
         return ended, int(ahead[is_next].max()), int(count[is_next].sum())
 
@@ -108,6 +120,32 @@ class _Combs:
         return cls({streams: np.array(combs, dtype=np.int64).T for streams, combs in rows.items()}, unwindowed)
 
 
+class ReadingTime:
+    """How long batches take to read tuples, by how durations differ with what is read: a line through recent ones."""
+
+    _KEPT, _SPREAD, _SURPRISE = 0.85, 0.15, 1.3
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(5)  # of weights, sizes, durations, size², size · duration; older ones weigh less
+        self._line: tuple[float, float] | None = None
+
+    def learn(self, size: float, duration_us: float) -> None:
+        """Take note of a batch; one that took much longer than it should have makes all before it worthless."""
+        if self._line is not None and duration_us > self._SURPRISE * (self._line[0] + self._line[1] * size):
+            self._line, self._sums = None, np.zeros(5)
+        new = [1, size, duration_us, size * size, size * duration_us]
+        self._sums = self._KEPT * self._sums + new
+        _, mean, mean_duration, square, product = self._sums / self._sums[0]
+        variance = square - mean * mean
+        if variance > (self._SPREAD * mean) ** 2:
+            slope = min(max(0.0, (product - mean * mean_duration) / variance), mean_duration / mean)
+            self._line = mean_duration - slope * mean, slope
+
+    def is_little(self, size: float) -> bool:
+        """Return whether reading so much takes little of what a batch takes besides; not while nothing is known."""
+        return self._line is not None and self._line[1] * size <= _LITTLE * self._line[0]
+
+
 class BatchStart:
     """Decides whether a batch begins at once; ``ends`` must know the running queries.
 
@@ -119,10 +157,13 @@ class BatchStart:
         self.ends = WindowEnds()
         self._durations_us: deque[int] = deque(maxlen=_BATCHES // 2)
         self._delays: dict[str, deque[int]] = {}
+        self._reached: dict[str, int] = {}
+        self._reading = ReadingTime()
 
-    def learn(self, record: Mapping[str, Any], duration_us: int) -> None:
-        """Take note of a batch that took so long, of its processing time and of the waterlines that it came to."""
+    def learn(self, record: Mapping[str, Any], size: float, duration_us: int) -> None:
+        """Take note of a batch of a ``size`` that took so long, of its processing time and of its waterlines."""
         self._durations_us.append(duration_us)
+        self._reading.learn(size, duration_us)
         waterlines = {stream: record["waterlines"].get(stream) for stream in record["streams"]}
         self._delays = {stream: self._delays.get(stream, deque(maxlen=_BATCHES)) for stream in waterlines}
         for stream, waterline in waterlines.items():
@@ -130,9 +171,12 @@ class BatchStart:
                 self._delays[stream].clear()
             else:
                 self._delays[stream].append(record["planned_us"] - waterline)
+                self._reached[stream] = waterline
 
-    def is_too_early(self, before_us: int, now_us: int) -> bool:
+    def is_too_early(self, before_us: int, now_us: int, size: float, streams: Collection[str]) -> bool:
         """Return whether the batch before has just begun, or rows come sooner if the next waits for windows to end.
+
+        The next would be of a ``size``, as :meth:`learn` is told, and read tuples of some ``streams``.
 
         The batch before was planned at ``before_us``. A batch takes about as long as those before it, and longer by as
         much as it waits: rows of windows that ended already come later by twice the wait. Windows that end next have
@@ -144,8 +188,13 @@ class BatchStart:
         if len(self._durations_us) < _BATCHES // 2:
             return False
         expected_us = sum(self._durations_us) / len(self._durations_us)
-        ended, next_us, ending = self.ends.around(self._expected_delays(expected_us), before_us, now_us)
-        return next_us >= 0 and next_us * (ending + ended) < min(expected_us / 2, _LONGEST_US) * ending
+        delays = self._expected_delays(expected_us)
+        ended, next_us, ending = self.ends.around(delays, self._reached, now_us)
+        if next_us < 0 or next_us * (ending + ended) < min(expected_us / 2, _LONGEST_US) * ending:
+            return next_us >= 0
+        if ended or now_us - before_us >= _MOST_APART_US or not delays.keys() >= set(streams):
+            return False  # there are rows for somebody, or nobody can tell
+        return next_us > _MARGIN * max(self._durations_us) or self._reading.is_little(size)
 
     def _expected_delays(self, batch_us: float) -> dict[str, int]:
         """Return by how much waterlines will trail the processing time at most (µs), where that is steady."""

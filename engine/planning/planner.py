@@ -106,10 +106,11 @@ class Planner:
         ends = _ends(begins, available)
         waiting = _tuples_between(begins, ends) - tuples
         is_urgent = is_needed or waiting > 0 or start.waiting > 0
-        if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
+        cost, all_cost = self._cost_between(begins, streams), self._cost_between(begins, ends)
+        read = [stream for stream in streams if _tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
+        if not is_urgent and self._start.is_too_early(start.planned_us, now_us, cost, read):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
-        cost, all_cost = self._cost_between(begins, streams), self._cost_between(begins, ends)
         self._planned = _Planned(start.seq + 1, cost, all_cost - cost, bool(fire_to), time.monotonic())
         fired = record.get("fired", record["waterlines"])  # records of older versions say nothing of it
         end = Offset(
@@ -158,7 +159,7 @@ class Planner:
         if not unread:  # else the batch took as long as a connector waits for its server
             seconds = time.monotonic() - planned.planned_at
             self._budget.learn(planned.cost, seconds, planned.waiting)
-            self._start.learn(record, round(seconds * 1e6))
+            self._start.learn(record, planned.cost, round(seconds * 1e6))
         if planned.is_firing and record.get("fire_to"):
             self._firing.learn(max(record["operator_busy_us"], default=0))
         self._costs.learn(record)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.batch_start import BatchStart, WindowEnds
+from engine.planning.batch_start import BatchStart, ReadingTime, WindowEnds
 from operators.joins.query import Join, JoinInput
 from operators.queries import Query, Selection
 from operators.query_parts import Output
@@ -44,8 +44,11 @@ def test_windows_that_ended_and_that_end_next_by_trying_all(
     for window, is_join in specs:
         last = window.offset_us + window.size_us + (max(delays) if is_join else delays[0])
         window_ends += [last + k * window.slide_us for k in range(-60, 60)]
-    ended, ahead, ending = ends.around({STREAM.id: delays[0], OTHER: delays[1]}, before, now)
+    delay_of = {STREAM.id: delays[0], OTHER: delays[1]}
+    reached = {stream: before - delay for stream, delay in delay_of.items()}
+    ended, ahead, ending = ends.around(delay_of, reached, now)
     assert ended == sum(before < end <= now for end in window_ends)
+    assert ends.around(delay_of, dict.fromkeys(reached, now), now)[0] == 0, "what was fired has not ended anew"
     later = sorted(end for end in window_ends if end > now)
     next_ends = [min(end for end in window_ends[120 * n : 120 * n + 120] if end > now) for n in range(len(specs))]
     assert ahead == (max(next_ends) - now if later else -1), "all are within a few microseconds, and so the same"
@@ -63,12 +66,12 @@ def test_queries_that_wait_for_no_window_have_always_ended() -> None:
     ]
     for number, query in enumerate(queries):
         ends.add(str(number), query)
-    assert ends.around({STREAM.id: 0}, 2 * SECOND, 3 * SECOND) == (4, SECOND, 1)
-    assert ends.around({}, 2 * SECOND, 3 * SECOND) == (0, -1, 0), "nobody knows when tuples of the stream come"
+    assert ends.around({STREAM.id: 0}, {STREAM.id: 2 * SECOND}, 3 * SECOND) == (4, SECOND, 1)
+    assert ends.around({}, {}, 3 * SECOND) == (0, -1, 0), "nobody knows when tuples of the stream come"
     for number in range(1, 5):
         ends.remove(str(number))
     ends.remove("unknown")
-    assert ends.around({STREAM.id: 0}, 2 * SECOND, 3 * SECOND) == (1, -1, 0)
+    assert ends.around({STREAM.id: 0}, {STREAM.id: 2 * SECOND}, 3 * SECOND) == (1, -1, 0)
 
 
 def latencies(
@@ -78,10 +81,17 @@ def latencies(
 
     A batch takes ``fixed`` seconds and a ``share`` of the time whose tuples it reads.
     """
+    return run(start, fixed, share, period, delay, seconds)[0]
+
+
+def run(
+    start: BatchStart, fixed: float, share: float, period: float, delay: Callable[[int], float], seconds: int = 60
+) -> tuple[np.ndarray, float]:
+    """Return what :func:`latencies` does, and how many batches there are a second."""
     now = before = 0.05
     due, latencies_us, number = period, [], 0
     while now < seconds:
-        if start.is_too_early(round(before * 1e6), round(now * 1e6)):
+        if start.is_too_early(round(before * 1e6), round(now * 1e6), now - before, [STREAM.id]):
             now += 0.01  # Spark asks again
             continue
         duration = fixed + share * (now - before)
@@ -91,12 +101,12 @@ def latencies(
             "waterlines": {STREAM.id: round(waterline * 1e6)},
             "streams": {STREAM.id: {"tuples": 1}},
         }
+        start.learn(record, now - before, round(duration * 1e6))
         before, now = now, now + duration
-        start.learn(record, round(duration * 1e6))
         while due <= waterline:
             latencies_us.append(now - due)
             due += period
-    return np.array(latencies_us[len(latencies_us) // 3 :])
+    return np.array(latencies_us[len(latencies_us) // 3 :]), number / seconds
 
 
 def start_with(*queries: Query) -> BatchStart:
@@ -105,6 +115,11 @@ def start_with(*queries: Query) -> BatchStart:
     for number, query in enumerate(queries):
         start.ends.add(str(number), query)
     return start
+
+
+def is_too_early(start: BatchStart, before_us: int, now_us: int) -> bool:
+    """Return whether a batch that reads what the stream had since the one before is too early."""
+    return start.is_too_early(before_us, now_us, (now_us - before_us) / SECOND, [STREAM.id])
 
 
 @pytest.mark.parametrize(("fixed", "share"), [(0.2, 0.1), (0.2, 0.5), (0.2, 0.75), (0.3, 0.6)])
@@ -119,27 +134,68 @@ def test_windows_that_end_each_second_have_their_rows_sooner(fixed: float, share
 def test_no_batch_waits_for_windows_that_end_all_the_time() -> None:
     start = start_with(*(aggregation(window=Window(SECOND, SECOND, offset * 2000)) for offset in range(500)))
     latencies(start, 0.2, 0.5, 1.0, lambda _: 0.02)
-    assert not any(start.is_too_early(70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(450, 1200))
+    assert not any(is_too_early(start, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(450, 1200))
 
 
 @pytest.mark.parametrize("delay", [lambda n: 0.1 * n, lambda n: 3.0 * (n % 2), lambda n: -0.5 * n])
 def test_no_batch_waits_where_nobody_knows_when_tuples_come(delay: Callable[[int], float]) -> None:
     start = start_with(aggregation(window=Window(SECOND, SECOND)))
     latencies(start, 0.2, 0.5, 1.0, delay)
-    assert not any(start.is_too_early(70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(200, 1200))
+    assert not any(is_too_early(start, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(200, 1200))
 
 
 def test_batches_are_some_time_apart() -> None:
     start, before = BatchStart(), 70 * SECOND
-    assert [start.is_too_early(before, before + ms * 1000) for ms in (0, 1, 99, 100, 500)] == [True] * 3 + [False] * 2
-    assert not start.is_too_early(before, before - SECOND), "a clock that was set back"
+    assert [is_too_early(start, before, before + ms * 1000) for ms in (0, 1, 99, 100, 500)] == [True] * 3 + [False] * 2
+    assert not is_too_early(start, before, before - SECOND), "a clock that was set back"
 
 
 def test_no_batch_waits_for_long() -> None:
     start = start_with(aggregation(window=Window(SECOND, SECOND)))
     latencies(start, 0.2, 0.0, 1.0, lambda _: 0.0)
-    early = [ms for ms in range(1000) if start.is_too_early(69 * SECOND + 900_000, 70 * SECOND + ms * 1000)]
+    early = [ms for ms in range(1000) if is_too_early(start, 69 * SECOND + 900_000, 70 * SECOND + ms * 1000)]
     assert any(ms > 900 for ms in early)
     assert all(ms < 5 or ms > 900 for ms in early), "less than half of the 0.2 s that a batch takes"
-    start.learn({"planned_us": 71 * SECOND, "waterlines": {}, "streams": {}}, 200_000)
-    assert not any(start.is_too_early(70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(100, 1000)), "no stream"
+    start.learn({"planned_us": 71 * SECOND, "waterlines": {}, "streams": {}}, 1, 200_000)
+    assert not any(is_too_early(start, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(100, 1000)), "no stream"
+
+
+def few(n: int) -> float:
+    """Return delays of tuples that come in chunks, steadily."""
+    return 0.01 + 0.002 * (n % 3)
+
+
+@pytest.mark.parametrize(
+    ("period", "share", "most"), [(0.5, 0.02, 2.3), (0.5, 0.3, 4.5), (1.0, 0.1, 2.3), (5.0, 0.1, 1.5)]
+)
+def test_batches_that_fire_nothing_are_few(period: float, share: float, most: float) -> None:
+    query = aggregation(window=Window(round(period * SECOND), round(period * SECOND)))
+    waiting, batches = run(start_with(query), 0.1, share, period, few)
+    always = Selection(STREAM.id, None, ())
+    at_once, batches_at_once = run(start_with(query, *[always] * 1000), 0.1, share, period, few)
+    assert batches < most < batches_at_once
+    assert waiting.mean() < 1.05 * at_once.mean()
+
+
+def test_where_windows_of_other_streams_may_end_nobody_waits() -> None:
+    start = start_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(start, 0.1, 0.1, 1.0, few, seconds=61)
+    now = 60 * SECOND + 500_000
+    assert start.is_too_early(now - 200_000, now, 0.2, [STREAM.id])
+    assert not start.is_too_early(now - 200_000, now, 0.2, [STREAM.id, OTHER])
+
+
+def test_the_time_that_reading_takes_follows_from_batches_of_different_sizes() -> None:
+    reading = ReadingTime()
+    assert not reading.is_little(0), "nothing is known yet"
+    for size in (1000, 10_000, 2000, 8000):
+        reading.learn(size, 100_000 + 2 * size)
+    assert [reading.is_little(size) for size in (5000, 9000, 11_000, 20_000)] == [True, True, False, False]
+    for _ in range(100):
+        reading.learn(9000, 118_000)
+    assert reading.is_little(9000), "batches of one size say nothing new"
+    reading.learn(9000, 200_000)
+    assert not reading.is_little(100), "tuples have become dearer, nobody knows by how much"
+    for size in (1000, 10_000, 2000, 8000):
+        reading.learn(size, 100_000 + 20 * size)
+    assert [reading.is_little(size) for size in (500, 5000)] == [True, False]
