@@ -11,6 +11,7 @@ partial aggregates and reads rows as Arrow. All in one process, DuckDB with two 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from bench_driver.queues.mixed_datasets import static_table
 from bench_driver.report.text import table
 from bench_driver.workload import Workload, load_workload
 from engine.planning.offsets import Offset
+from engine.spark.spark_conf import KEPT_MEMORY
 from tests.operators.job_in_process import LANES
 from tests.operators.mixed_job import MixedJob, seconds_of, tuples_of
 
@@ -178,6 +180,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=12.0, help="in which the tuples of the partition side come")
     parser.add_argument("--side", choices=SIDES, action="append")
     options = parser.parse_args()
+    if not KEPT_MEMORY.items() <= os.environ.items():  # as workers have it; glibc reads it when a process starts
+        os.execve(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]], {**os.environ, **KEPT_MEMORY})
     counts = [int(count) for count in options.queries.split(",")]
     for side in options.side or SIDES:
         is_source = side == "source"
