@@ -108,7 +108,7 @@ def _by_numpy(function: Callable[[Any, Any], Any], left: Datum, right: Datum) ->
 def _numpy(value: Datum) -> Any:
     if isinstance(value, pa.Scalar):
         return np.asarray(value.as_py() if value.is_valid else 0, value.type.to_pandas_dtype())
-    return kernel.fill_null(value, 0).to_numpy(zero_copy_only=False)
+    return (kernel.fill_null(value, 0) if value.null_count else value).to_numpy(zero_copy_only=False)
 
 
 def _with_nulls(result: pa.Array, *arguments: Datum) -> Datum:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -57,10 +57,14 @@ class Atom:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What atoms compare with constants, or are: an expression, or the column ``name`` where that is None."""
+    """What atoms compare with constants, or are: an expression, or the column ``name`` where that is None.
+
+    ``atoms`` are those that compare it, as long as some clause has them.
+    """
 
     name: str
     expression: Expression | None = None
+    atoms: WeakSet[InTruth] = field(default_factory=WeakSet)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +73,9 @@ class InTruth(Atom):
 
     value: Value
     truth: TruthSet
+
+    def __post_init__(self) -> None:
+        self.value.atoms.add(self)
 
     @cached_property
     def stretches(self) -> list[tuple[Any, Any]]:

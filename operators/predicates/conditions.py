@@ -37,7 +37,7 @@ class Conditions:
         self._tuples = tuples
         self._words = -(-tuples.length // _BITS)
         self._outcomes: dict[Value, tuple[Words, Words]] = {}
-        self._numbers: dict[Value, tuple[Numbers, Words | None]] = {}
+        self._columns: dict[Value, tuple[Numbers, Words | None]] = {}
         self._texts: dict[str, tuple[pa.Array, Places] | None] = {}
 
     @cached_property
@@ -57,15 +57,19 @@ class Conditions:
         return self._outcomes[condition]
 
     def in_truth(self, atom: InTruth) -> Words:
-        """Return the tuples at which a number is in a truth set."""
-        if atom.value not in self._numbers:
-            array = self._value(atom.value)
-            self._numbers[atom.value] = numeric(array), self._known(array)
-        numbers, is_known = self._numbers[atom.value]
-        words = self._in_stretches(numbers, atom)
-        if is_known is None:
-            return words
-        return words & is_known | (~is_known & self.every if atom.truth.null else np.uint64(0))
+        """Return the tuples at which a number is in a truth set.
+
+        A column is there anyway. Any other value is compared by all its atoms at once, and not kept: its memory, which
+        is in the cache still, is that of the next value.
+        """
+        value = atom.value
+        if value.expression is not None:
+            compared = self._compared(self._value(value))
+            self.bits.update({each: self._in_stretches(*compared, each) for each in value.atoms})
+            return self.bits[atom]
+        if value not in self._columns:
+            self._columns[value] = self._compared(self._value(value))
+        return self._in_stretches(*self._columns[value], atom)
 
     def texts_in(self, atom: TextsIn) -> Words:
         """Return the tuples whose text in a column is in a truth set."""
@@ -96,7 +100,17 @@ class Conditions:
         texts, codes = coded
         return evaluate(expression, {column.name: texts}, len(texts)).take(pa.array(codes))
 
-    def _in_stretches(self, numbers: Numbers, atom: InTruth) -> Words:
+    def _compared(self, array: pa.Array) -> tuple[Numbers, Words | None]:
+        """Return values as ordered numbers, and the tuples at which they are not NULL, None for all."""
+        return numeric(array), self._known(array)
+
+    def _in_stretches(self, numbers: Numbers, is_known: Words | None, atom: InTruth) -> Words:
+        words = self._among(numbers, atom)
+        if is_known is None:
+            return words
+        return words & is_known | (~is_known & self.every if atom.truth.null else np.uint64(0))
+
+    def _among(self, numbers: Numbers, atom: InTruth) -> Words:
         if atom.stretches == [(None, None)]:
             return self.every
         if len(atom.stretches) > _FEW_STRETCHES:

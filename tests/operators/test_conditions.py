@@ -82,8 +82,10 @@ def test_an_equal_expression_is_evaluated_once_for_all_conditions(monkeypatch: p
         Call("or", (call("=", rest, Literal(i, BIGINT)), call(">", NUMBER, Literal(90, BIGINT))), BOOLEAN)
         for i in range(5)
     ]
+    running = [BITMAPS.of(analyse(where)) for where in wheres]
     for where in wheres:
         assert selected(where, tuples, memo) == selected_by_evaluation(where, tuples)
+    assert len({id(bitmap) for bitmap in running}) == len(wheres)
     assert evaluated.count(str(rest)) == 1
 
 
