@@ -19,7 +19,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 from operators.arrays import Numbers
-from operators.expressions import Call, Column, Expression, columns_of, text_of
+from operators.expressions import Call, Column, Expression, columns_of, text_of, typed_columns_of
 from operators.predicates.analysis import COMPARISONS, NotIndexable, Predicate, keeps_values, outcomes
 from operators.predicates.dimension import Dimension
 from operators.predicates.query_set import Words
@@ -65,6 +65,13 @@ class Value:
     name: str
     expression: Expression | None = None
     atoms: WeakSet[InTruth] = field(default_factory=WeakSet)
+
+    @cached_property
+    def text(self) -> str | None:
+        """The column of texts that is all it reads, if it is an expression over one."""
+        columns = set() if self.expression is None else set(typed_columns_of(self.expression))
+        (column,) = columns if len(columns) == 1 else (None,)
+        return None if column is None or column.type != VARCHAR else column.name
 
 
 @dataclass(frozen=True, eq=False)

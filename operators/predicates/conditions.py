@@ -14,7 +14,7 @@ import pyarrow as pa
 from operators import kernels
 from operators.arrays import Numbers, Places
 from operators.evaluation import evaluate
-from operators.expressions import Column, Expression, typed_columns_of
+from operators.expressions import Column, Expression
 from operators.predicates.bitmaps import Atom, InTruth, TextsIn, Value
 from operators.predicates.dimension import numeric
 from operators.predicates.query_set import Words
@@ -89,16 +89,13 @@ class Conditions:
 
     def _value(self, value: Value) -> pa.Array:
         """Return a value for each tuple; what reads one column of repeated texts, by these."""
-        expression = value.expression
-        if expression is None:
+        if value.expression is None:
             return self._tuples.columns[value.name]
-        columns = set(typed_columns_of(expression))
-        (column,) = columns if len(columns) == 1 else (None,)
-        coded = None if column is None or column.type.kind != "VARCHAR" else self._coded(column.name)
-        if column is None or coded is None:
-            return evaluate(expression, self._tuples.columns, self._tuples.length)
+        coded = None if value.text is None else self._coded(value.text)
+        if value.text is None or coded is None:
+            return evaluate(value.expression, self._tuples.columns, self._tuples.length)
         texts, codes = coded
-        return evaluate(expression, {column.name: texts}, len(texts)).take(pa.array(codes))
+        return evaluate(value.expression, {value.text: texts}, len(texts)).take(pa.array(codes))
 
     def _compared(self, array: pa.Array) -> tuple[Numbers, Words | None]:
         """Return values as ordered numbers, and the tuples at which they are not NULL, None for all."""
