@@ -65,7 +65,7 @@ class AloneQueries:
                     key=runs.key,
                     keys=sliced.keys.of_group(group),
                     components=runs.components,
-                    having=runs.having,
+                    holders=runs.holders,
                     dictionaries=dictionaries,
                 ),
             )

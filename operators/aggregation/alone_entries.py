@@ -103,7 +103,7 @@ class GroupRuns:
     starts: Ends
     key: Places
     components: Mapping[str, Numbers]
-    having: Mapping[str, Bools]
+    holders: Mapping[str, Bools]
 
 
 class _Column:
@@ -233,7 +233,7 @@ class RunEntries:
         for begins in self._shifts:
             begins[COUNT_NAME] = 0
         names = [COUNT_NAME, *sorted(self._columns.keys() - {COUNT_NAME})]
-        having = {name: np.array([name in begins for begins in self._shifts], dtype=np.bool_) for name in names}
+        holders = {name: np.array([name in begins for begins in self._shifts], dtype=np.bool_) for name in names}
         shifts = {name: np.array([b[name] for b in self._shifts if name in b], dtype=np.int64) for name in names}
         for group in range(self._layout.groups):
             ends = all_ends[:, group * slices : (group + 1) * slices + 1]
@@ -243,9 +243,9 @@ class RunEntries:
             first, last = ends[:, 0], ends[:, -1]
             components = {
                 name: self._columns[name].of_runs(first[which] + shifts[name], last[which] + shifts[name])
-                for name, which in having.items()
+                for name, which in holders.items()
             }
-            yield group, GroupRuns(starts, self._key.of_runs(first, last), components, having)
+            yield group, GroupRuns(starts, self._key.of_runs(first, last), components, holders)
 
 
 def _added_by(encoded: Mapping[Measure, Encoded]) -> Sequence[tuple[Component, Numbers]]:

@@ -109,7 +109,7 @@ def merged(
     }
     number_of = {s: number for number, s in enumerate(sorted(kept))}
     latest = np.full(len(kept), np.iinfo(np.int64).min)
-    having = {name: np.zeros(len(slots), dtype=np.bool_) for block in blocks for name in block.components}
+    holders = {name: np.zeros(len(slots), dtype=np.bool_) for block in blocks for name in block.components}
     runs = []
     query_of = {slot: number for number, slot in enumerate(slots)}
     for block, own_slices, mask in zip(blocks, slices_of, alive, strict=True):
@@ -122,14 +122,14 @@ def merged(
         run = np.flatnonzero(is_kept)
         runs.append(_Runs(block, window.ravel()[run], run, run + 1))
         for name in block.components:
-            having[name][query[block.having[name] & (query >= 0)]] = True
+            holders[name][query[block.holders[name] & (query >= 0)]] = True
     count = len(slots) * len(kept)
-    needs = {name: np.repeat(has, len(kept)) for name, has in having.items() if name != COUNT_NAME}
+    needs = {name: np.repeat(has, len(kept)) for name, has in holders.items() if name != COUNT_NAME}
     numbering = _Numbering.of(blocks, needs)
     rows = numbering.add_up(runs, count, needs)
     query_of_row = np.repeat(np.arange(count), rows.lengths) // max(1, len(kept))
     numbers = {
-        name: values if name == COUNT_NAME else values[having[name][query_of_row]]
+        name: values if name == COUNT_NAME else values[holders[name][query_of_row]]
         for name, values in rows.numbers.items()
     }
     return replace(
@@ -142,7 +142,7 @@ def merged(
         key=rows.key,
         keys=numbering.keys,
         components=numbers,
-        having={**having, COUNT_NAME: np.ones(len(slots), dtype=np.bool_)},
+        holders={**holders, COUNT_NAME: np.ones(len(slots), dtype=np.bool_)},
         dictionaries=numbering.dictionaries,
     )
 

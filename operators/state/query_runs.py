@@ -39,7 +39,7 @@ class QueryRuns:
     ascending, and ``latest`` the greatest event time in each, whichever query selected it. The entries of query q and
     slice s are ``[starts[r], starts[r + 1])``, r = q · slices + s; ``key`` is the key of each, a row of ``keys``, which
     no run has twice. ``components`` maps names to one number for each entry of the queries that have it,
-    ``having[name]``, shape (queries,). ``dictionaries`` maps measures to what is behind their ranks. ``epoch`` is the
+    ``holders[name]``, shape (queries,). ``dictionaries`` maps measures to what is behind their ranks. ``epoch`` is the
     one in which this was made.
     """
 
@@ -52,7 +52,7 @@ class QueryRuns:
     key: Numbers
     keys: pa.Table
     components: Mapping[str, Numbers]
-    having: Mapping[str, Bools]
+    holders: Mapping[str, Bools]
     dictionaries: Mapping[str, pa.Array]
 
     @property
@@ -68,7 +68,7 @@ class QueryRuns:
     def starts_of(self, name: str) -> Starts:
         """Return where the numbers of a component of each run begin, as `starts` are for entries."""
         if name not in self._starts:
-            lengths = np.diff(self.starts).reshape(len(self.slots), len(self.slices)) * self.having[name][:, np.newaxis]
+            lengths = np.diff(self.starts).reshape(len(self.slots), len(self.slices)) * self.holders[name][:, np.newaxis]
             self._starts[name] = np.concatenate([[0], np.cumsum(lengths)])
         return self._starts[name]
 
@@ -96,7 +96,7 @@ class QueryRuns:
             "components": list(self.components),
         }
         slices = pa.table({"start": self.slices[:, 0], "end": self.slices[:, 1], "latest": self.latest})
-        queries = {"slot": self.slots} | {name: self.having[name] for name in self.components if name != COUNT_NAME}
+        queries = {"slot": self.slots} | {name: self.holders[name] for name in self.components if name != COUNT_NAME}
         dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
         components = [pa.table({"n": to_arrow(narrow(numbers))}) for numbers in self.components.values()]
         tables = (
@@ -128,7 +128,7 @@ class QueryRuns:
         dictionaries = {name: one_array(table().column(0)) for name in header["dictionaries"]}
         key = flat(table().column(0))
         components = {name: flat(table().column(0)) for name in header["components"]}
-        having = {name: np.asarray(one_array(queries.column(name))) for name in queries.column_names if name != "slot"}
+        holders = {name: np.asarray(one_array(queries.column(name))) for name in queries.column_names if name != "slot"}
         return cls(
             operator=header["operator"],
             epoch=header["epoch"],
@@ -139,7 +139,7 @@ class QueryRuns:
             key=key,
             keys=keys,
             components=components,
-            having={COUNT_NAME: np.ones(queries.num_rows, dtype=np.bool_), **having},
+            holders={COUNT_NAME: np.ones(queries.num_rows, dtype=np.bool_), **holders},
             dictionaries=dictionaries,
         )
 

@@ -75,7 +75,7 @@ def test_what_is_serialized_is_read_back(monkeypatch: pytest.MonkeyPatch) -> Non
         assert {n: c.tolist() for n, c in read.components.items()} == {
             n: c.tolist() for n, c in runs.components.items()
         }
-        assert {n: h.tolist() for n, h in read.having.items()} == {n: h.tolist() for n, h in runs.having.items()}
+        assert {n: h.tolist() for n, h in read.holders.items()} == {n: h.tolist() for n, h in runs.holders.items()}
         assert read.keys.equals(runs.keys)
         assert {n: d.to_pylist() for n, d in read.dictionaries.items()} == {
             n: d.to_pylist() for n, d in runs.dictionaries.items()
