@@ -42,52 +42,43 @@ def joined_slices(slices: npt.NDArray[np.int64], window: Window, begin: int) -> 
 
 
 class EntryLayout:
-    """The places of entries: those of a key group together, of these those of a slice, then by key.
+    """The places of entries: those of a slice together, of these those of a key group, then by key.
 
-    ``key`` is the key within its group at each place; the places of group g and slice s begin at
-    ``edges[g · slices + s]``, which has one end more. ``windows`` are those of queries.
+    ``key`` is the key within its group at each place; the places of slice s and group g begin at
+    ``edges[s · groups + g]``, which has one end more. ``windows`` are those of queries.
     """
 
     def __init__(self, sliced: SlicedTuples, windows: Sequence[Window]) -> None:
-        keys, slices, starts = sliced.keys, len(sliced.slices), sliced.keys.group_starts
-        groups, sizes = len(starts) - 1, np.diff(starts)
-        self.groups, self.slices = groups, slices
-        self._windows, self._slices, self._slice_of = windows, sliced.slices, sliced.slice_of
-        group_of_key = np.repeat(np.arange(groups), sizes)
-        edges = np.append(
-            (starts[:-1, np.newaxis] * slices + sizes[:, np.newaxis] * np.arange(slices)).ravel(), slices * keys.count
-        )
-        first_place = starts[group_of_key] * (slices - 1) + np.arange(keys.count)
-        kind = np.int16 if sizes.max(initial=0) <= np.iinfo(np.int16).max else np.int32
+        keys, slices = sliced.keys, len(sliced.slices)
+        starts, self._keys = keys.group_starts[:-1], keys.count
+        self.groups = len(starts)
+        self._windows, self._sliced = windows, sliced
         self._at: dict[bytes, Places] = {}
         self._joined: dict[tuple[int, int], bytes] = {}
         self._numbered: Places | None = keys.codes if slices == 1 else None
-        if slices > 1 and edges[-1] > max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * sliced.length):
-            # the places that occur are numbered
-            at = first_place[keys.codes] + sliced.slice_of * sizes[group_of_key][keys.codes]
-            occupied, numbers = np.unique(at, return_inverse=True)
-            run = np.searchsorted(edges, occupied, side="right") - 1
+        edges = np.append((np.arange(slices)[:, np.newaxis] * keys.count + starts).ravel(), slices * keys.count)
+        occupied = np.arange(edges[-1])
+        if slices > 1 and len(occupied) > max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * sliced.length):
+            occupied, numbers = np.unique(sliced.slice_of * np.int64(keys.count) + keys.codes, return_inverse=True)
             self._numbered = numbers.astype(np.int32)
-            self.key = (occupied - edges[run]).astype(kind)
-            self.edges = np.searchsorted(occupied, edges).astype(np.int32)
-            return
-        self.edges = edges.astype(np.int32)
-        self.key = (np.arange(edges[-1]) - np.repeat(edges[:-1], np.diff(edges))).astype(kind)
-        if self._numbered is None:
-            self._first = kernels.take(first_place.astype(np.int32), keys.codes)
-            self._width = kernels.take(sizes[group_of_key].astype(np.int32), keys.codes)
+        ends = np.searchsorted(occupied, edges)
+        most = np.diff(edges).max(initial=0)
+        self.key = (occupied - np.repeat(edges[:-1], np.diff(ends))).astype(np.int16 if most < 1 << 15 else np.int32)
+        self.edges = ends.astype(np.int32)
 
     def at(self, window: int, begin: int) -> Places:
         """Return the place of each tuple for a query with a window, by number, that sees tuples from ``begin`` on."""
         if self._numbered is not None:
             return self._numbered
-        key = window, max(begin, int(self._slices[0, 0]))
+        slices = self._sliced.slices
+        key = window, max(begin, int(slices[0, 0]))
         if key not in self._joined:
-            joined = joined_slices(self._slices, self._windows[window], begin)
+            joined = joined_slices(slices, self._windows[window], begin)
             name = self._joined[key] = joined.tobytes()
             if name not in self._at:
-                at = self._at[name] = np.empty_like(self._first)
-                kernels.place_joined(at, self._first, self._width, self._slice_of, joined)
+                codes = self._sliced.keys.codes
+                at = self._at[name] = np.empty_like(codes)
+                kernels.place_joined(at, codes, self._sliced.slice_of, joined * np.int32(self._keys))
         return self._at[self._joined[key]]
 
     @property
@@ -127,12 +118,12 @@ class _Column:
         self.length += len(numbers)
 
     def of_runs(self, first: Ends, last: Ends) -> Numbers:
-        """Return the numbers of some runs, which ascend."""
+        """Return the numbers of some runs, which ascend; shape (queries, slices)."""
         size = int((last - first).sum())
-        if not size or int(last[-1] - first[0]) == size:
-            return self.numbers[first[0] : last[-1]] if size else self.numbers[:0]
+        if not size or int(last[-1, -1] - first[0, 0]) == size:
+            return self.numbers[first[0, 0] : last[-1, -1]] if size else self.numbers[:0]
         out = np.empty(size, dtype=self.numbers.dtype)
-        kernels.join_runs(out, self.numbers, first, last)
+        kernels.join_runs(out, self.numbers, first.ravel(), last.ravel())
         return out
 
 
@@ -203,16 +194,18 @@ class RunEntries:
     def _add_addressed(self, words: Words, added: Sequence[tuple[Component, Numbers]], at: Places, ends: Ends) -> None:
         """Add tuples up in arrays of all places, which are as before afterwards."""
         layout, key, all_counts = self._layout, self._key, self._columns[COUNT_NAME]
-        counts, is_counted = self._scratch[COUNT_NAME], False
+        counts, is_counted, pairs = self._scratch[COUNT_NAME], False, list[tuple[Numbers, Numbers]]()
         for component, numbers in added:
             total = self._scratch[component.name]
             if component.dtype.kind == "c":
-                kernels.add_pairs_at_set(total, at, numbers, words)
+                pairs.append((total, numbers))
             elif is_counted:
                 kernels.merge_at_set(_WAYS[component.merge], total, at, numbers, words)
             else:
                 kernels.count_and_merge_at_set(_WAYS[component.merge], counts, total, at, numbers, words)
                 is_counted = True
+        for (a, to_a), (b, to_b), (c, to_c) in zip(pairs[::3], pairs[1::3], pairs[2::3], strict=True):  # a deviation's
+            kernels.add_pairs_at_set(a, b, c, at, to_a, to_b, to_c, words)
         if not is_counted:
             kernels.count_at_set(counts, at, words)
         found, room = self._found, layout.size + 1
@@ -228,19 +221,18 @@ class RunEntries:
 
     def by_group(self) -> Iterator[tuple[int, GroupRuns]]:
         """Yield the runs of each key group, with its number; none without entries."""
-        slices, all_ends = self._layout.slices, np.array(self._ends)
+        groups, ends = self._layout.groups, np.array(self._ends)
         self._sizes.update({name: column.length for name, column in self._columns.items()})
         for begins in self._shifts:
             begins[COUNT_NAME] = 0
         names = [COUNT_NAME, *sorted(self._columns.keys() - {COUNT_NAME})]
         holders = {name: np.array([name in begins for begins in self._shifts], dtype=np.bool_) for name in names}
-        shifts = {name: np.array([b[name] for b in self._shifts if name in b], dtype=np.int64) for name in names}
-        for group in range(self._layout.groups):
-            ends = all_ends[:, group * slices : (group + 1) * slices + 1]
-            starts = np.concatenate([[0], np.cumsum(np.diff(ends))])
+        shifts = {name: np.array([[b[name]] for b in self._shifts if name in b], dtype=np.int64) for name in names}
+        for group in range(groups):
+            first, last = ends[:, group:-1:groups], ends[:, group + 1 :: groups]
+            starts = np.concatenate([[0], np.cumsum(last - first)])
             if not starts[-1]:
                 continue
-            first, last = ends[:, 0], ends[:, -1]
             components = {
                 name: self._columns[name].of_runs(first[which] + shifts[name], last[which] + shifts[name])
                 for name, which in holders.items()

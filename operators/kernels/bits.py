@@ -100,14 +100,18 @@ def merge_at_set(way: int, out: Numbers, at: Places, numbers: Numbers, words: Nu
 
 
 @njit(cache=True, nogil=True)
-def add_pairs_at_set(out: Pairs, at: Places, pairs: Pairs, words: Numbers) -> None:
-    """Add the pairs of the tuples whose bit is set at their places."""
+def add_pairs_at_set(
+    a: Pairs, b: Pairs, c: Pairs, at: Places, to_a: Pairs, to_b: Pairs, to_c: Pairs, words: Numbers
+) -> None:
+    """Add three pairs of each tuple whose bit is set at its place: the processor adds up several at a time."""
     for w in range(words.size):
         word, base = words[w], w * 64
         while word:
             i = base + _lowest_bit(word)
             place = np.uint32(at[i])
-            out[place] = sum_of_pairs(out[place], pairs[i])
+            a[place] = sum_of_pairs(a[place], to_a[i])
+            b[place] = sum_of_pairs(b[place], to_b[i])
+            c[place] = sum_of_pairs(c[place], to_c[i])
             word &= word - _ONE
 
 
@@ -144,10 +148,10 @@ def take_found(out: Numbers, position: int, totals: Numbers, found: Places, coun
 
 
 @njit(cache=True, nogil=True)
-def place_joined(at: Places, first: Places, width: Places, slice_of: Places, joined: Places) -> None:
-    """Set `at` to the place of each tuple: so many widths after the first as its slice is joined with."""
+def place_joined(at: Places, codes: Places, slice_of: Places, joined: Places) -> None:
+    """Set `at` to the place of each tuple: that of its code in the places of its slice, which begin at ``joined``."""
     for i in range(at.size):
-        at[i] = first[i] + joined[slice_of[i]] * width[i]
+        at[i] = codes[i] + joined[slice_of[i]]
 
 
 @njit(cache=True, nogil=True)
@@ -251,4 +255,4 @@ def warm_up() -> None:
         found, ends, runs = np.zeros(2, dtype=np.int32), np.zeros(2, dtype=np.int64), np.array([0, 1], dtype=np.int32)
         take_occupied(found, np.zeros(2, dtype=keys.dtype), found.copy(), 0, counts, keys, runs, ends)
         join_runs(keys.copy(), keys, whole, whole + 1)
-    place_joined(at.copy(), at, at, at, at)
+    place_joined(at.copy(), at, at, at)

@@ -68,7 +68,9 @@ class QueryRuns:
     def starts_of(self, name: str) -> Starts:
         """Return where the numbers of a component of each run begin, as `starts` are for entries."""
         if name not in self._starts:
-            lengths = np.diff(self.starts).reshape(len(self.slots), len(self.slices)) * self.holders[name][:, np.newaxis]
+            lengths = (
+                np.diff(self.starts).reshape(len(self.slots), len(self.slices)) * self.holders[name][:, np.newaxis]
+            )
             self._starts[name] = np.concatenate([[0], np.cumsum(lengths)])
         return self._starts[name]
 
