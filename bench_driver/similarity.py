@@ -1,4 +1,8 @@
-"""How similar a join query is to a pattern query, and joins of a wanted similarity (thesis 5.7.2, equation 5.3).
+"""Joins that are as similar to a pattern query as wanted (thesis 5.7.2).
+
+The similarity is equation 5.3, ComS * ComSJA / AllS²: ComS counts the streams that both have, ComSJA their join
+attributes that both have, AllS the pattern's streams. As a stream may have two join attributes, a chain of three or
+more is more than 1 similar to itself.
 
 The joins of an n-way query are a chain of streams, each joined with the next. The first and the last stream of a chain
 have one join attribute, those between have two.
@@ -11,17 +15,6 @@ import random
 from collections.abc import Sequence
 
 from bench_driver.query_spec import ColumnRef, JoinStep
-
-
-def similarity(query: Sequence[JoinStep], pattern: Sequence[JoinStep]) -> float:
-    """Return equation 5.3: ComS * ComSJA / AllS².
-
-    ComS counts the streams that both have, ComSJA their join attributes that both have, AllS the pattern's streams.
-    As a stream may have two join attributes, a chain of three or more is more than 1 similar to itself.
-    """
-    common_streams = _streams(query) & _streams(pattern)
-    common_attributes = _attributes(query) & _attributes(pattern)
-    return len(common_streams) * len(common_attributes) / len(_streams(pattern)) ** 2
 
 
 def draw_pattern(rng: random.Random, streams: Sequence[str], attributes: Sequence[str]) -> tuple[JoinStep, ...]:
@@ -45,7 +38,8 @@ def draw_similar(
     they are too few for streams that the pattern does not have, more of the pattern's are taken.
     """
     chain = _slots(pattern)
-    outside = [stream for stream in streams if stream not in _streams(pattern)]
+    of_pattern = {attribute.stream for slots in chain for attribute in slots}
+    outside = [stream for stream in streams if stream not in of_pattern]
     # step 1; what is not common must come from outside
     common_count = rng.randint(max(1, len(chain) - len(outside)), len(chain))
     # step 2
@@ -96,11 +90,3 @@ def _slots(chain: Sequence[JoinStep]) -> list[list[ColumnRef]]:
 
 def _attribute_count(slots: Sequence[Sequence[ColumnRef]]) -> int:
     return sum(map(len, slots))
-
-
-def _attributes(joins: Sequence[JoinStep]) -> set[ColumnRef]:
-    return {attribute for step in joins for attribute in (step.left, step.right)}
-
-
-def _streams(joins: Sequence[JoinStep]) -> set[str]:
-    return {attribute.stream for attribute in _attributes(joins)}

@@ -114,11 +114,6 @@ class QueueProcess:
         """Generate no more; the backlog can still be pulled."""
         self.schedule = Schedule.from_json(self._call("stop", {})["segments"])
 
-    def event_time_of(self, offset: int) -> float | None:
-        """Return a tuple's event time in seconds since 1970; None when it is not going to be generated."""
-        time_us = self.schedule.time_of(offset)
-        return None if time_us is None else time_us / SECOND_US
-
     def samples(self) -> list[QueueSample]:
         """Return all samples so far, ten a second; each time the whole list."""
         with self._reading:
@@ -137,10 +132,6 @@ class QueueProcess:
             self._pulls += [Pull(at / SECOND_US, *fields) for at, *fields in answer["pulls"]]
             self._next_pull = answer["next"]
             return list(self._pulls)
-
-    def cpu_seconds(self) -> float:
-        """Return the processor time that the process took so far: what generating costs on a shared machine."""
-        return float(self._call("cpu", {})["seconds"])
 
     def check_alive(self) -> None:
         """Raise QueueFailedError when the process has ended by itself."""

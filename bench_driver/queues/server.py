@@ -11,8 +11,7 @@ run         `{"at_us", "profile": [[s, rate], …]}`  `{"segments": [[first_offs
 stop        `{}`                                    the same
 samples     `{"after": number}`                     `{"samples": [[us, generated, {consumer: pulled}]], "next"}`
 pulls       `{"after": number}`                     `{"pulls": [[us, consumer, start, end]], "next"}`
-times       `{"offsets": [offset, …]}`              `{"times": [us or null, …]}`
-cpu         `{}`                                    `{"seconds"}`, the processor time of this process
+
 ==========  ======================================  ==========================================================
 
 `python -m bench_driver.queues.server` reads a line `{"stream", "dataset", "options", "seed"}` from standard input,
@@ -25,7 +24,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -56,8 +54,6 @@ class QueueServer(fl.FlightServerBase):  # type: ignore[misc]
             "stop": self._stop,
             "samples": self._samples,
             "pulls": self._pulls,
-            "times": self._times,
-            "cpu": self._cpu,
         }
         super().__init__("grpc://127.0.0.1:0")
 
@@ -85,10 +81,6 @@ class QueueServer(fl.FlightServerBase):  # type: ignore[misc]
             body = b"" if action.body is None else action.body.to_pybytes()
             return [json.dumps(self._actions[action.type](_parse(body or b"{}"))).encode()]
 
-    def list_actions(self, _: fl.ServerCallContext) -> list[tuple[str, str]]:
-        """Return the actions and what they do."""
-        return [(name, f"see {__name__}") for name in self._actions]
-
     def _offsets(self, body: Document) -> Document:
         self._check_path(body)
         return {"partitions": {PARTITION: {"start": 0, "end": self._queue.generated()}}}
@@ -107,15 +99,6 @@ class QueueServer(fl.FlightServerBase):  # type: ignore[misc]
     def _pulls(self, body: Document) -> Document:
         pulls, next_number = self._queue.pulls(_whole(body, "after"))
         return {"pulls": pulls, "next": next_number}
-
-    def _times(self, body: Document) -> Document:
-        offsets = body.get("offsets")
-        if not isinstance(offsets, list) or not all(isinstance(offset, int) and offset >= 0 for offset in offsets):
-            raise ValueError(f"'offsets' must be a list of whole numbers from 0, got {offsets!r}")
-        return {"times": self._queue.times(offsets)}
-
-    def _cpu(self, _: Document) -> Document:
-        return {"seconds": time.process_time()}
 
     def _check_path(self, document: Document) -> None:
         if document.get("path") != self._stream:

@@ -79,10 +79,6 @@ class TupleQueue:
             self._offered = self._generated(self._clock())
             return self._offered
 
-    def times(self, offsets: Sequence[int]) -> list[int | None]:
-        """Return the event times of tuples in microseconds, None for those that are not going to be generated."""
-        return [self._schedule.time_of(offset) for offset in offsets]
-
     def run(self, at_us: int, profile: Sequence[RatePart]) -> Schedule:
         """Generate from `at_us` on by `profile`, drop the backlog that nobody began to read, return the schedule."""
         with self._changed:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bench_driver.query_spec import ColumnRef, JoinStep
-from bench_driver.similarity import draw_pattern, draw_similar, similarity
+from bench_driver.similarity import draw_pattern, draw_similar
 
 STREAMS = ("s1", "s2", "s3", "s4", "s5")
 ATTRIBUTES = ("a0", "a1", "a2", "a3", "a4", "a5")
+
+
+def similarity(query: Sequence[JoinStep], pattern: Sequence[JoinStep]) -> float:
+    """Return equation 5.3: ComS * ComSJA / AllS²."""
+    attributes, of_pattern = (
+        {side for step in joins for side in (step.left, step.right)} for joins in (query, pattern)
+    )
+    streams, streams_of_pattern = ({side.stream for side in sides} for sides in (attributes, of_pattern))
+    common_streams, common_attributes = streams & streams_of_pattern, attributes & of_pattern
+    return len(common_streams) * len(common_attributes) / len(streams_of_pattern) ** 2
 
 
 def _joins(*steps: str) -> tuple[JoinStep, ...]:

@@ -79,7 +79,6 @@ def test_a_range_comes_with_its_rows_and_the_datasets_columns(client: Client) ->
     assert table["time"].cast(pa.int64()).to_pylist() == [at + 20 * offset for offset in range(3, 45_003)]
     assert whole(client.get(20_000, 30_000)) == table.slice(19_997, 10_000)
     assert whole(client.get(9, 9)).num_rows == 0
-    assert client.do("times", offsets=[0, 49_999, 50_000]) == {"times": [at, at + 999_980, None]}
 
 
 def test_a_range_beyond_the_end_waits_until_it_is_generated(client: Client) -> None:
@@ -152,7 +151,7 @@ def test_bad_tickets_are_refused(client: Client, ticket: Any, words: str) -> Non
 @pytest.mark.parametrize(
     ("action", "body", "words"),
     [
-        ("pause", b"{}", "an action must be one of offsets, run, stop, samples, pulls, times, cpu, got 'pause'"),
+        ("pause", b"{}", "an action must be one of offsets, run, stop, samples, pulls, got 'pause'"),
         ("run", b"{", "JSON is expected"),
         ("run", b'{"profile": [[1, 5]]}', "'at_us' must be"),
         ("run", b'{"at_us": 5}', "a profile must be"),
@@ -160,7 +159,6 @@ def test_bad_tickets_are_refused(client: Client, ticket: Any, words: str) -> Non
         ("run", b'{"at_us": 5, "profile": [[null, 5], [1, 5]]}', "only the last may last for ever"),
         ("offsets", b"{}", "'path' must be"),
         ("samples", b"{}", "'after' must be"),
-        ("times", b'{"offsets": [-1]}', "'offsets' must be"),
     ],
 )
 def test_bad_actions_are_refused_and_change_nothing(client: Client, action: str, body: bytes, words: str) -> None:
@@ -168,11 +166,6 @@ def test_bad_actions_are_refused_and_change_nothing(client: Client, action: str,
     with pytest.raises(pa.ArrowInvalid, match=words):
         list(client.flight.do_action((action, body)))
     assert client.do("offsets", path="a")["partitions"]["0"]["end"] == 500
-
-
-def test_actions_are_listed(client: Client) -> None:
-    listed = [action.type for action in client.flight.list_actions()]
-    assert listed == ["offsets", "run", "stop", "samples", "pulls", "times", "cpu"]
 
 
 def test_several_consumers_have_their_own_place(client: Client, queue: TupleQueue) -> None:

@@ -207,7 +207,7 @@ def test_a_stop_keeps_the_backlog_and_ends_what_was_planned(queue: TupleQueue, c
     queue.stop()
     clock.now = AT + 60 * SECOND
     assert queue.generated() == 1001
-    assert queue.times([0, 1000, 1001]) == [AT, AT + SECOND, None]
+    assert [queue.schedule.time_of(offset) for offset in (0, 1000, 1001)] == [AT, AT + SECOND, None]
     assert read(queue, 0, 1001).num_rows == 1001
 
 
@@ -232,7 +232,7 @@ def test_a_clock_that_was_set_back_takes_nothing_back(queue: TupleQueue, clock: 
     clock.now = AT
     assert queue.generated() == 1000
     queue.run(AT, [RatePart(None, 1000)])
-    assert queue.times([999, 1000]) == [AT + 999_000, AT + 999_000]
+    assert [queue.schedule.time_of(offset) for offset in (999, 1000)] == [AT + 999_000, AT + 999_000]
     assert read(queue, 0, 1000) == before
 
 
