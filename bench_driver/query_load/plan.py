@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -51,17 +50,16 @@ class LoadPlan:
             )
 
     @classmethod
-    def from_json(cls, text: bytes | str) -> LoadPlan:
-        """Read what :meth:`to_json` wrote; ValueError when it is no plan."""
+    def from_json(cls, values: Mapping[str, Any]) -> LoadPlan:
+        """Read what :meth:`to_json` gave; ValueError when it is no plan."""
         try:
-            values = json.loads(text)
             return cls(**{**values, "bodies": tuple(values["bodies"]), "live": tuple(values.get("live", ()))})
         except (TypeError, KeyError) as error:
             raise ValueError(f"a query load's plan does not fit: {error}") from error
 
-    def to_json(self) -> str:
-        """Return it as one line of JSON."""
-        return json.dumps(asdict(self))
+    def to_json(self) -> dict[str, Any]:
+        """Return a form of plain objects."""
+        return asdict(self)
 
     def ticks(self) -> Iterator[tuple[float, int]]:
         """Yield `(seconds after the start, creations then)`; a churn never ends, and retires as many each time."""

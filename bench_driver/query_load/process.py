@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from bench_driver.child import ChildProcess
+from bench_driver.child import ChildProcess, module_command
 from bench_driver.query_load.plan import LoadPlan
 from bench_driver.query_load.results import LoadResult
 
@@ -18,7 +18,8 @@ class QueryLoad:
 
     def __init__(self, plan: LoadPlan) -> None:
         self.plan = plan
-        self._child = ChildProcess(MODULE, plan.to_json())
+        self._child = ChildProcess("query-load", module_command(MODULE)).start()
+        self._child.send(plan.to_json())
 
     def __enter__(self) -> Self:
         return self
@@ -28,17 +29,19 @@ class QueryLoad:
 
     def wait_started(self) -> Self:
         """Return once its users are there and the schedule begins."""
-        self._child.next_line(START_SECONDS)
+        self._child.wait_for(lambda value: "started_at" in value, START_SECONDS, "word that its users are there")
         return self
 
     def result(self) -> LoadResult:
         """Wait for a ramp's end, or end a churn, and return what came of it."""
         seconds = self.plan.finish_seconds + MARGIN_SECONDS
         if self.plan.per_second is None:
-            self._child.say("stop")
+            self._child.send({"do": "stop"})
         else:
             seconds += len(self.plan.bodies) / self.plan.per_second
-        return LoadResult.from_json(self._child.next_line(seconds))
+        return LoadResult.from_json(
+            self._child.wait_for(lambda value: "requests" in value, seconds, "the result").value
+        )
 
     def stop(self) -> None:
         """End its process; harmless to repeat."""

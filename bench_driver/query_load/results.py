@@ -1,9 +1,8 @@
-"""What came of a query load: one record a request, and locust's statistics of the calls beneath."""
+"""What came of a query load: one record a request."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,28 +38,22 @@ class LoadRequest:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """All requests in the order of their schedule. `live` are the queries that a next churn may retire, oldest first.
-
-    `calls` are locust's statistics, one dict for each kind of call; `cpu_seconds` is what the load itself used.
-    """
+    """All requests by their schedule. `live` are the queries that a next churn may retire, oldest first."""
 
     started_at: float
     ended_at: float
     requests: tuple[LoadRequest, ...]
     live: tuple[str, ...]
-    calls: tuple[dict[str, Any], ...]
-    cpu_seconds: float
 
     @classmethod
-    def from_json(cls, text: bytes | str) -> LoadResult:
-        """Read what :meth:`to_json` wrote."""
-        values = json.loads(text)
-        requests = tuple(LoadRequest(**request) for request in values.pop("requests"))
-        return cls(requests=requests, live=tuple(values.pop("live")), calls=tuple(values.pop("calls")), **values)
+    def from_json(cls, values: Mapping[str, Any]) -> LoadResult:
+        """Read what :meth:`to_json` gave."""
+        requests = tuple(LoadRequest(**request) for request in values["requests"])
+        return cls(values["started_at"], values["ended_at"], requests, tuple(values["live"]))
 
-    def to_json(self) -> str:
-        """Return it as one line of JSON."""
-        return json.dumps(asdict(self))
+    def to_json(self) -> dict[str, Any]:
+        """Return a form of plain objects."""
+        return asdict(self)
 
     def of(self, kind: str) -> list[LoadRequest]:
         """Return the requests of one kind."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,12 +15,12 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from bench_driver.child import ChildFailedError, ChildProcess
+from bench_driver.child import ChildFailedError, ChildProcess, module_command
 from bench_driver.queues.schedule import SECOND_US, Schedule
 
 START_SECONDS = 60.0
 CALL_SECONDS = 30.0
-POLL_SECONDS = 0.02
+ENDING_SECONDS = 1.0
 
 
 class QueueFailedError(Exception):
@@ -87,9 +86,11 @@ class QueueProcess:
         """
         if self._child is not None:
             raise QueueFailedError(f"The queue of {self.stream!r} can be started once; make a new one")
-        self._child = ChildProcess("bench_driver.queues.server", json.dumps(self._order))
+        self._child = ChildProcess(f"queue-{self.stream}", module_command("bench_driver.queues.server")).start()
         try:
-            self.location = json.loads(self._child.next_line(START_SECONDS))["location"]
+            self._child.send(self._order)
+            said = self._child.wait_for(lambda value: "location" in value, START_SECONDS, "its location")
+            self.location = said.value["location"]
             self._client = fl.FlightClient(self.location)
         except ChildFailedError as error:
             self.stop()
@@ -133,11 +134,13 @@ class QueueProcess:
             self._next_pull = answer["next"]
             return list(self._pulls)
 
-    def check_alive(self) -> None:
-        """Raise QueueFailedError when the process has ended by itself."""
-        status = None if self._child is None or self._client is None else self._child.status
-        if status is not None:
-            raise self._failure(f"ended by itself with exit status {status}")
+    def check_alive(self, seconds: float = 0.0) -> None:
+        """Raise QueueFailedError when the process has ended by itself, or does within `seconds`."""
+        if self._child is not None and self._client is not None:
+            try:
+                self._child.check_alive(seconds)
+            except ChildFailedError as error:
+                raise QueueFailedError(str(error)) from error
 
     def stop(self) -> None:
         """End the process; harmless to repeat."""
@@ -154,18 +157,9 @@ class QueueProcess:
             options = fl.FlightCallOptions(timeout=CALL_SECONDS)
             results = list(self._client.do_action((action, json.dumps(body).encode()), options))
         except (pa.ArrowException, OSError) as error:
-            self._let_end(error)
-            self.check_alive()
-            raise self._failure(f"did not do {action!r}: {error}") from error
+            assert self._child is not None
+            # of a process that ends its connections break first
+            self.check_alive(ENDING_SECONDS if isinstance(error, fl.FlightUnavailableError) else 0.0)
+            problem = self._child.failure(f"The queue of {self.stream!r} did not do {action!r}: {error}")
+            raise QueueFailedError(str(problem)) from error
         return dict(json.loads(results[0].body.to_pybytes()))
-
-    def _let_end(self, error: Exception) -> None:
-        """Give a process that no longer serves a moment to end: its connections break first."""
-        deadline = time.monotonic() + 1.0
-        if isinstance(error, fl.FlightUnavailableError) and self._child is not None:
-            while self._child.status is None and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
-
-    def _failure(self, problem: str) -> QueueFailedError:
-        words = "" if self._child is None else f". {self._child.last_words()}"
-        return QueueFailedError(f"The queue of {self.stream!r} {problem}{words}")

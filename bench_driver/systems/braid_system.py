@@ -8,10 +8,10 @@ consumer finds them. In a churn each round has probes of its own, which are reti
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from api.client import BraidClient, BraidError, BraidRefused
-from bench_driver.child import ChildFailedError, ChildProcess
+from bench_driver.child import ChildFailedError, ChildProcess, module_command
 from bench_driver.dialects.braid import query_sql, stream_sql, table_sql
 from bench_driver.mixed_query import Query
 from bench_driver.query_load.plan import LoadPlan, users_for
@@ -71,7 +71,7 @@ class BraidSystem:
         self._churn: QueryLoad | None = None
         self._live: tuple[str, ...] = ()
         self._outputs: list[Output] = []
-        self._rows_read: dict[str, int] = {}
+        self._rows_read: Counter[str] = Counter()
         self._errors: dict[str, str] = {}
         self._memory_bytes = 0
         self._newest_change: tuple[str | None, float] = (None, 0.0)
@@ -81,7 +81,7 @@ class BraidSystem:
         """Start a service, wait until it is ready, and declare the streams, each pulled from its queue."""
         self.stop()
         self._workload, self._live, self._failed = workload, (), False
-        self._outputs, self._rows_read, self._errors = [], {}, {}
+        self._outputs, self._rows_read, self._errors = [], Counter(), {}
         self._newest_change = None, time.monotonic()
         with self._translated():
             self._service = self._make_service("bench", self._environment).start()
@@ -92,8 +92,10 @@ class BraidSystem:
                 self._client.create_stream(stream_sql(stream.name, columns, locations[stream.name], stream.name))
             self._create_tables(workload.tables)
             order = {"url": self._service.url, "label": None if self._reading == READ_ALL else LABEL}
-            self._consumer = ChildProcess(CONSUMER, json.dumps(order))
-            self._consumer.next_line(CONSUMER_SECONDS)
+            self._consumer = ChildProcess("consumer", module_command(CONSUMER)).start()
+            self._consumer.send(order)
+            self._consumer.wait_for(lambda value: "started" in value, CONSUMER_SECONDS, "word that it has started")
+            self._consumer.take()
 
     def _create_tables(self, names: Sequence[str]) -> None:
         """Declare static tables; their files stay as long as the service."""
@@ -174,10 +176,10 @@ class BraidSystem:
         """Return what the consumer read of the probes so far."""
         with self._translated():
             if self._consumer is not None:
-                for line in self._consumer.lines_so_far():
-                    self._outputs += outputs_of(line)
-                    query, rows = rows_of(line)
-                    self._rows_read[query] = self._rows_read.get(query, 0) + rows
+                for line in self._consumer.take():
+                    self._outputs += outputs_of(line.value)
+                    self._rows_read[line.value["query"]] += line.value["count"]
+                self._consumer.check_alive()
         return list(self._outputs)
 
     def left_out(self) -> str | None:
@@ -198,7 +200,7 @@ class BraidSystem:
         deadline = time.monotonic() + most_seconds
         while True:
             self.outputs()
-            unread = sum(max(0, query["rows_out"] - self._rows_read.get(query["id"], 0)) for query in queries)
+            unread = sum(max(0, query["rows_out"] - self._rows_read[query["id"]]) for query in queries)
             if not unread:
                 return None
             if time.monotonic() > deadline:
@@ -315,20 +317,13 @@ class BraidSystem:
             raise self._failure(str(error)) from error
 
 
-def outputs_of(line: bytes) -> list[Output]:
-    """Return the outputs in a line of the consumer; SystemFailedError when it could not read a probe on."""
-    page = json.loads(line)
+def outputs_of(page: Mapping[str, Any]) -> list[Output]:
+    """Return the outputs that the consumer told; SystemFailedError when it could not read a probe on."""
     if "error" in page:
         raise SystemFailedError(f"Braid: the results of probe {page['query']} cannot be read: {page['error']}")
     if page["event_ms"] is None:
         return []
     return [Output(page["arrived"], ms / 1000, rows) for ms, rows in zip(page["event_ms"], page["rows"], strict=True)]
-
-
-def rows_of(line: bytes) -> tuple[str, int]:
-    """Return whose rows a line of the consumer tells of, and how many."""
-    page = json.loads(line)
-    return page["query"], page["count"]
 
 
 def _describe_first(requests: Sequence[LoadRequest]) -> str:

@@ -7,14 +7,13 @@ It pulls from the driver's queue, a batch a second, runs each query by itself, a
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench_driver.child import ChildProcess, module_command
 from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_load.probes import choose_probes
-from bench_driver.systems.peer_process import PeerProcess
 from bench_driver.systems.peer_system import RUNNING, Answers, PeerSystem
 from bench_driver.systems.system import QUEUE, Deployment, UnsupportedError
 from bench_driver.workload import Churn, Workload
@@ -44,7 +43,7 @@ class DuckdbSystem(PeerSystem):
             raise UnsupportedError(f"the script reads one stream, and {workload.name!r} has {len(workload.streams)}")
         (stream,) = workload.streams
         self._workload, self._answers = workload, Answers()
-        peer = self._peer = PeerProcess(self.name, [sys.executable, "-m", "bench_driver.peers.duckdb_program"]).start()
+        peer = self._peer = ChildProcess(self.name, module_command("bench_driver.peers.duckdb_program")).start()
         location, cores = locations[stream.name], os.cpu_count() or 1
         try:
             peer.send({"stream": stream.name, "location": location, "tables": workload.tables, "cores": cores})

@@ -16,13 +16,13 @@ from typing import Any
 
 import psutil
 
+from bench_driver.child import ChildProcess
 from bench_driver.dialects import common, flink
 from bench_driver.mixed_query import Query
 from bench_driver.peers.flink_environment import ensure_environment
 from bench_driver.query_load.probes import choose_probes
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.peer_process import PeerProcess
 from bench_driver.systems.peer_system import RUNNING, STOPPED, Answers, PeerSystem
 from bench_driver.systems.system import (
     OWN_GENERATOR,
@@ -74,7 +74,7 @@ class FlinkSystem(PeerSystem):
         self.stop()
         python = ensure_environment(self._tell)
         self._workload, self._answers, self._live, self._options = workload, Answers(), deque(), {}
-        self._peer = PeerProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
+        self._peer = ChildProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
 
     def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Start a cluster for so many queries, then submit them, `per_second` a second, and wait until all run.

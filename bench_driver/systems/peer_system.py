@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from bench_driver.child import ChildProcess, Line
 from bench_driver.systems.churn import ChurnThread
-from bench_driver.systems.peer_process import Line, PeerProcess
 from bench_driver.systems.system import Deployment, Output, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn
 
@@ -60,7 +60,7 @@ class PeerSystem(ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._peer: PeerProcess | None = None
+        self._peer: ChildProcess | None = None
         self._answers = Answers()
         self._reading = threading.Lock()
         self._churn: ChurnThread | None = None
@@ -121,7 +121,7 @@ class PeerSystem(ABC):
         if peer is not None:
             peer.stop()
 
-    def _started(self) -> PeerProcess:
+    def _started(self) -> ChildProcess:
         if self._peer is None:
             raise SystemFailedError(f"{self.name} must be started before it is asked anything, and is not running")
         return self._peer

@@ -8,18 +8,17 @@ With `-own` behind the name they make up their tuples with Spark's own generator
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench_driver.child import ChildProcess, module_command
 from bench_driver.dialects import spark
 from bench_driver.mixed_query import Query
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.peer_process import PeerProcess
 from bench_driver.systems.peer_system import RUNNING, PeerSystem
 from bench_driver.systems.system import OWN_GENERATOR, QUEUE, Deployment, UnsupportedError, queries_of_templates
 from bench_driver.workload import Churn, Workload
@@ -78,7 +77,7 @@ class SparkSystem(PeerSystem):
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start the JVM and tell it of the streams, which become temporary views of each streaming query."""
-        peer = self._peer = PeerProcess(self.name, [sys.executable, "-m", "bench_driver.peers.spark_program"])
+        peer = self._peer = ChildProcess(self.name, module_command("bench_driver.peers.spark_program"))
         peer.start()
         self._start_rate = workload.start_rate
         makes_tuples = self.source == OWN_GENERATOR

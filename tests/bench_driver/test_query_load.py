@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bench_driver.child import ChildFailedError, ChildProcess
+from bench_driver.child import ChildFailedError, ChildProcess, module_command
 from bench_driver.query_load.consume import event_times
 from bench_driver.query_load.plan import LoadPlan, users_for
 from bench_driver.query_load.probes import choose_probes, share_of
@@ -123,10 +124,10 @@ def small() -> Iterator[SmallService]:
 
 def test_a_plan_is_a_ramp_or_a_churn_and_comes_through_json() -> None:
     ramp = LoadPlan("http://x", (BODY,) * 3, per_second=2.0)
-    assert LoadPlan.from_json(ramp.to_json()) == ramp
+    assert LoadPlan.from_json(json.loads(json.dumps(ramp.to_json()))) == ramp
     assert list(ramp.ticks()) == [(0.0, 1), (0.5, 1), (1.0, 1)]
     churn = LoadPlan("http://x", (BODY,), churn_queries=5, churn_seconds=10.0, live=("q-1",))
-    assert LoadPlan.from_json(churn.to_json()) == churn
+    assert LoadPlan.from_json(json.loads(json.dumps(churn.to_json()))) == churn
     ticks = churn.ticks()
     assert [next(ticks) for _ in range(3)] == [(0.0, 5), (10.0, 5), (20.0, 5)]
     assert [users_for(rate) for rate in (0.1, 20, 100, 5000)] == [10, 60, 300, 300]
@@ -157,8 +158,8 @@ def test_requests_that_still_wait_count_with_the_time_they_waited() -> None:
         LoadRequest(CREATE, 10.0, error="422"),
         LoadRequest(DELETE, 12.0, acknowledged=12.5),
     )
-    result = LoadResult(10.0, 30.0, requests, ("q-1",), (), 0.1)
-    assert LoadResult.from_json(result.to_json()) == result
+    result = LoadResult(10.0, 30.0, requests, ("q-1",))
+    assert LoadResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert result.latencies(CREATE) == (1.0, 20.0)
     assert result.latencies(DELETE) == (0.5,)
     assert refused(requests) == [requests[2]]
@@ -175,9 +176,6 @@ def test_a_busy_service_is_asked_again_with_the_same_key(small: SmallService) ->
     assert {r.query_id for r in result.requests} == set(result.live) == set(small.ids.values())
     # two waits of the second that was asked for, and a short one after the lost connection
     assert all(latency >= 2.2 for latency in result.latencies(CREATE))
-    calls = {call["name"]: call for call in result.calls}
-    assert (calls["/queries"]["num_requests"], calls["/queries"]["num_failures"]) == (20, 12)
-    assert calls["create from schedule to effect"]["num_requests"] == 4
 
 
 def test_a_refusal_is_not_repeated_and_tells_why(small: SmallService) -> None:
@@ -233,21 +231,23 @@ def test_a_churn_retires_the_oldest_and_ends_when_told(small: SmallService) -> N
 
 def test_a_load_ends_when_the_driver_is_gone(small: SmallService) -> None:
     small.answers = dict.fromkeys(range(1000), 503)
-    child = ChildProcess(MODULE, LoadPlan(small.url, (BODY,), per_second=1.0).to_json())
-    child.next_line(30)
+    child = ChildProcess("load", module_command(MODULE)).start()
+    child.send(LoadPlan(small.url, (BODY,), per_second=1.0).to_json())
+    child.wait_for(lambda value: "started_at" in value, 30, "word that it has started")
     wait_until(lambda: len(small.posts) >= 2, 10, "the load asks again")
     child.stop()
-    result = LoadResult.from_json(child.next_line(5))
+    _, last = child.lines()
+    result = LoadResult.from_json(last.value)
     assert unanswered(result.requests) == list(result.requests)
-    with pytest.raises(ChildFailedError, match="exit status 0"):
-        child.next_line(5)
 
 
 def test_a_load_without_a_plan_says_what_is_wrong() -> None:
-    child = ChildProcess(MODULE, '{"url": "http://x", "bodies": [{"sql": ""}]}')
+    child = ChildProcess("load", module_command(MODULE)).start()
+    child.send({"url": "http://x", "bodies": [{"sql": ""}]})
     with pytest.raises(ChildFailedError, match=re.compile("exit status 2.*either a ramp", re.DOTALL)):
-        child.next_line(30)
+        child.wait_for(lambda value: "started_at" in value, 30, "word that it has started")
     child.stop()
+    shutil.rmtree(child.folder)
 
 
 def test_event_times_are_the_greatest_of_a_row_counted_by_the_millisecond() -> None:

@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import psutil
 import pyarrow.flight as fl
@@ -28,6 +30,12 @@ queue = QueueProcess("a", "ads", {}, 1).start()
 print(queue.pid, flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.fixture(autouse=True)
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the logs of queues that failed in the test's own folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +138,11 @@ def test_it_ends_when_the_driver_dies() -> None:
 
 
 def test_why_it_does_not_start_is_told() -> None:
-    with pytest.raises(QueueFailedError, match=r"exit status 2.*no dataset 'nexmark'; there are purchases"):
+    with pytest.raises(QueueFailedError, match=r"(?s)exit status 2.*no dataset 'nexmark'; there are purchases"):
         QueueProcess("a", "nexmark", {}, 1).start()
-    with pytest.raises(QueueFailedError, match=r"exit status 2.*it has no colour"):
+    with pytest.raises(QueueFailedError, match=r"(?s)exit status 2.*it has no colour"):
         QueueProcess("a", "ads", {"colour": 1}, 1).start()
-    with pytest.raises(QueueFailedError, match=r"exit status 2.*'seed' must be a whole number from 0, got -1"):
+    with pytest.raises(QueueFailedError, match=r"(?s)exit status 2.*'seed' must be a whole number from 0, got -1"):
         QueueProcess("a", "ads", {}, -1).start()
 
 
