@@ -29,7 +29,7 @@ from bench_driver.standalone import interruptible
 from bench_driver.systems.system import UnsupportedError
 from bench_driver.workload import load_workload
 
-NEEDED = ("matplotlib", "jinja2", "locust", "duckdb")
+NEEDED = ("matplotlib", "jinja2", "duckdb")
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 

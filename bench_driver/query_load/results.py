@@ -27,7 +27,6 @@ class LoadRequest:
     sent: float | None = None
     acknowledged: float | None = None
     status: int | None = None
-    attempts: int = 0
     error: str | None = None
 
     @property
