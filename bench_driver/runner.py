@@ -15,6 +15,7 @@ from bench_driver.measure.clock import MACHINE, Clock
 from bench_driver.measure.result import Measured, Progress, series_of
 from bench_driver.measure.search import SearchPlan, StepResult, search
 from bench_driver.mixed_query import Query
+from bench_driver.queues.process import QueueProcess
 from bench_driver.systems.system import Deployment, System, SystemFailedError, UnsupportedError
 from bench_driver.workload import Workload
 
@@ -109,7 +110,7 @@ def measure(
     system: System,
     workload: Workload,
     queries: Sequence[Query],
-    queues: Mapping[str, steps.Queue],
+    queues: Mapping[str, QueueProcess],
     settings: RunSettings,
     tell: Tell,
     next_queries: Sequence[Query] = (),
@@ -133,7 +134,7 @@ class _Run:
         system: System,
         workload: Workload,
         queries: Sequence[Query],
-        queues: Mapping[str, steps.Queue],
+        queues: Mapping[str, QueueProcess],
         settings: RunSettings,
         tell: Tell,
         next_queries: Sequence[Query],

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
 
-class Clock(Protocol):
-    """Tells the time and waits."""
-
-    def now(self) -> float:
-        """Return the seconds since 1970."""
-
-    def sleep(self, seconds: float) -> None:
-        """Return so many seconds later."""
-
-
-class MachineClock:
+class Clock:
     """The time of the machine."""
 
     def now(self) -> float:
@@ -28,4 +17,4 @@ class MachineClock:
         time.sleep(seconds)
 
 
-MACHINE = MachineClock()
+MACHINE = Clock()

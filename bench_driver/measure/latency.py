@@ -12,41 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
-from typing import Protocol
 
 from bench_driver import statistics
+from bench_driver.queues.process import Pull
+from bench_driver.queues.schedule import Schedule
 from bench_driver.systems.system import Output
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 # what came at one moment is one window's firing: a single one says nothing about quantiles
 LEAST_ARRIVALS = 2
-
-
-class Pull(Protocol):
-    """A queue handed the tuples `[start, end)` to a consumer."""
-
-    @property
-    def at(self) -> float:
-        """Seconds since 1970 at which the first of them left."""
-
-    @property
-    def consumer(self) -> str:
-        """Who pulled."""
-
-    @property
-    def start(self) -> int:
-        """Offset of the first tuple."""
-
-    @property
-    def end(self) -> int:
-        """Offset after the last tuple."""
-
-
-class Schedule(Protocol):
-    """When each tuple of a queue was generated."""
-
-    def generated(self, now_us: int) -> int:
-        """Return how many tuples have an event time up to and including `now_us`, microseconds since 1970."""
 
 
 @dataclass(frozen=True)

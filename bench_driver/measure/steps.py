@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
 
 from bench_driver.measure import latency, throughput
 from bench_driver.measure.clock import MACHINE, Clock
 from bench_driver.measure.search import StepResult
+from bench_driver.queues.process import Pull, QueueProcess, QueueSample
+from bench_driver.queues.schedule import Schedule
 from bench_driver.systems.system import QUEUE, Output, System, SystemFailedError
 
 # a step begins this far in the future, so that the queues of all streams begin at the same moment
@@ -28,30 +29,6 @@ Profile = Sequence[tuple[float, int]]
 Tell = Callable[[float], None]
 
 
-class Queue(Protocol):
-    """A generator with its queue, as `queues/process.py` has it; times are seconds since 1970 unless named `_us`."""
-
-    @property
-    def location(self) -> str:
-        """Where a system finds it."""
-
-    @property
-    def schedule(self) -> latency.Schedule:
-        """When its tuples are generated."""
-
-    def run(self, at_us: int, profile: Sequence[tuple[float | None, int]]) -> None:
-        """Generate from `at_us` on by `(seconds, tuples a second)`, None for ever; what nobody pulled is dropped."""
-
-    def stop_generating(self) -> None:
-        """Generate no more."""
-
-    def samples(self) -> Sequence[throughput.Sample]:
-        """Return all samples so far."""
-
-    def pulls(self) -> Sequence[latency.Pull]:
-        """Return all pulls so far."""
-
-
 @dataclass(frozen=True)
 class Rig:
     """A system and the queues of the streams that its queries read.
@@ -61,7 +38,7 @@ class Rig:
     """
 
     system: System
-    queues: Mapping[str, Queue]
+    queues: Mapping[str, QueueProcess]
     since: float
     clock: Clock = MACHINE
 
@@ -75,9 +52,9 @@ class Rig:
 class QueueLog:
     """What a queue saw of a step: samples, pulls, schedule, and the consumers that count."""
 
-    samples: Sequence[throughput.Sample]
-    pulls: Sequence[latency.Pull]
-    schedule: latency.Schedule
+    samples: Sequence[QueueSample]
+    pulls: Sequence[Pull]
+    schedule: Schedule
     consumers: frozenset[str]
 
 

@@ -9,13 +9,13 @@ cannot keep up has valleys that rise; one that always takes all there is has bat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
-from typing import Protocol
 
 from bench_driver import statistics
+from bench_driver.queues.process import QueueSample
 
 # how fast a queue may grow, as a share of the rate offered: it must be below 2 %, and above the noise of sampling
 GROWTH_ALLOWED = 0.01
@@ -32,22 +32,6 @@ MOST_MARKS = 12
 LEAST_TEETH = 3
 
 Line = Sequence[tuple[float, float]]
-
-
-class Sample(Protocol):
-    """A look at a queue: how many tuples it has generated so far, and how many each consumer has pulled."""
-
-    @property
-    def at(self) -> float:
-        """Seconds since 1970."""
-
-    @property
-    def generated(self) -> int:
-        """The offset that the next tuple to be generated will have."""
-
-    @property
-    def pulled(self) -> Mapping[str, int]:
-        """By consumer, the offset of the first tuple it has not pulled."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +65,7 @@ class Growth:
 
 
 def queue_points(
-    samples: Iterable[Sample], begin: float, end: float, consumers: Collection[str] | None = None
+    samples: Iterable[QueueSample], begin: float, end: float, consumers: Collection[str] | None = None
 ) -> list[QueuePoint]:
     """Return the samples in `[begin, end]` for the slowest of the consumers (all when None); 0 pulled without any."""
     points = []
@@ -198,12 +182,12 @@ def _thin(marks: Line, extreme: Callable[..., tuple[float, float]]) -> Line:
     return [extreme(stretch, key=itemgetter(1)) for stretch in stretches.values()]
 
 
-def consumer_rates(samples: Sequence[Sample], begin: float, end: float, consumers: Iterable[str]) -> list[float]:
+def consumer_rates(samples: Sequence[QueueSample], begin: float, end: float, consumers: Iterable[str]) -> list[float]:
     """Return the rate at which each consumer pulled, in tuples a second; 0 for one that did not."""
     return [pulled_rate(queue_points(samples, begin, end, [name])) or 0.0 for name in sorted(consumers)]
 
 
-def batches(samples: Sequence[Sample], begin: float, end: float, consumers: Iterable[str]) -> int:
+def batches(samples: Sequence[QueueSample], begin: float, end: float, consumers: Iterable[str]) -> int:
     """Return how many batches the consumer with the fewest did within ``[begin, end]``.
 
     A batch lasts from just before a burst of pulls to just before the next. Of a system that pulls all the time, no

@@ -29,7 +29,7 @@ from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadRes
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
 from bench_driver.service_process import MakeService, ServiceFailedError, ServiceProcess
-from bench_driver.systems.system import QUEUE, Deployment, Output, SystemFailedError, UnsupportedError
+from bench_driver.systems.system import QUEUE, Deployment, Output, System, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
 READY_SECONDS = 240.0
@@ -43,7 +43,7 @@ ADAPTED_SECONDS = 25.0
 NOT_ALLOWED = 422
 
 
-class BraidSystem:
+class BraidSystem(System):
     """One service; see :class:`~bench_driver.systems.system.System`.
 
     `environment` is added to the service's own; `make_service` makes what starts and ends it. `reading` says whose rows
@@ -164,13 +164,6 @@ class BraidSystem:
         acknowledged = [request for request in result.of(CREATE) if request.acknowledged is not None]
         seconds = result.ended_at - result.started_at
         return Deployment(len(acknowledged), result.latencies(CREATE), seconds, result.latencies(DELETE))
-
-    def offer(self, tuples_per_second: int | None) -> None:
-        """Do nothing: tuples come from the queues."""
-
-    def taken(self) -> list[tuple[float, int]]:
-        """Return nothing: throughput is read at the queues."""
-        return []
 
     def outputs(self) -> list[Output]:
         """Return what the consumer read of the probes so far."""

@@ -81,9 +81,6 @@ class DuckdbSystem(PeerSystem):
         """Refuse it: no mixed workload has one."""
         raise UnsupportedError("the script is written for queries that stay")
 
-    def offer(self, tuples_per_second: int | None) -> None:
-        """Do nothing: tuples come from the queue."""
-
     def processor_seconds(self) -> float | None:
         """Return what the process had taken when its last batch was done."""
         batches = [line.value["batch"] for line in self._started().lines() if "batch" in line.value]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bench_driver.child import ChildProcess, Line
 from bench_driver.systems.churn import ChurnThread
-from bench_driver.systems.system import Deployment, Output, SystemFailedError, UnsupportedError
+from bench_driver.systems.system import Deployment, Output, System, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn
 
 RUNNING, STOPPED = "running", "stopped"
@@ -53,7 +53,7 @@ class Answers:
                     self.failed = number, reason
 
 
-class PeerSystem(ABC):
+class PeerSystem(System):
     """One peer; `product` is whose words a refusal is in."""
 
     product: str
@@ -90,22 +90,6 @@ class PeerSystem(ABC):
         """Return what the slowest query took of the peer's own generator, whenever it took some."""
         self._read()
         return list(self._answers.taken)
-
-    def left_out(self) -> str | None:
-        """Return None: it leaves nothing out."""
-        return None
-
-    def missing(self, _: float) -> str | None:
-        """Return None: rows are handed over before the next tuples are taken."""
-        return None
-
-    def has_adapted(self) -> bool:
-        """Return True: its plan is fixed."""
-        return True
-
-    def processor_seconds(self) -> float | None:
-        """Return None: it is not asked."""
-        return None
 
     def outputs(self) -> list[Output]:
         """Return the rows of the probe queries, those read at once and of one millisecond of event time together."""

@@ -7,9 +7,10 @@ makes them up itself (OWN_GENERATOR), because it cannot read the queues; then `t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_spec import QuerySpec
@@ -63,59 +64,74 @@ def queries_of_templates(queries: Sequence[Query], product: str) -> list[QuerySp
     return [query for query in queries if isinstance(query, QuerySpec)]
 
 
-class System(Protocol):
-    """One system under test. Every method raises SystemFailedError when the system does not do what it is asked."""
+class System(ABC):
+    """One system under test. Every method raises SystemFailedError when the system does not do what it is asked.
+
+    The methods that are not abstract suit a system that has nothing to say there.
+    """
 
     name: str
     source: str
 
+    @abstractmethod
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start it and declare the workload's streams; `locations` is the Flight location of each stream's queue."""
 
+    @abstractmethod
     def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Run the queries, `per_second` of them a second where it takes queries while it runs.
 
         Raises UnsupportedError, with the system's own words, when it cannot run such queries.
         """
 
+    @abstractmethod
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Until `end_churn`, go on making the next queries of the list and retiring as many of the oldest.
 
         Begins again at the list's start when it is used up. Raises UnsupportedError when its queries are fixed.
         """
 
+    @abstractmethod
     def end_churn(self) -> Deployment:
-        """Stop making and retiring queries, and tell of those since `begin_churn`."""
+        """Stop making and retiring queries, wait for those under way, and tell of those since `begin_churn`."""
 
-    def offer(self, tuples_per_second: int | None) -> None:
+    @abstractmethod
+    def outputs(self) -> list[Output]:
+        """Return everything that the probe queries gave to their consumer so far."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Return what it was configured with, for the report."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it and everything it started."""
+
+    def offer(self, tuples_per_second: int | None) -> None:  # noqa: B027 - most pull from queues
         """Tell a system with a generator of its own the rate, None for as fast as it can; others ignore it."""
 
     def taken(self) -> list[tuple[float, int]]:
         """Return `(seconds since 1970, tuples taken so far by the slowest query)`; empty when it pulls from queues."""
-
-    def outputs(self) -> list[Output]:
-        """Return everything that the probe queries gave to their consumer so far."""
+        return []
 
     def left_out(self) -> str | None:
         """Return in words why rows of some query were left out since this was asked before, or why none come any more.
 
         None when nothing was left out.
         """
+        return None
 
-    def missing(self, most_seconds: float) -> str | None:
+    def missing(self, most_seconds: float) -> str | None:  # noqa: ARG002 - most hand rows over before they take more
         """Return in words which rows that were there when asked nobody has got `most_seconds` later, None for none.
 
         A system whose rows wait for whoever reads them is not done with a tuple before they are read.
         """
+        return None
 
     def has_adapted(self) -> bool:
         """Whether it has done what it does by and by to suit what comes; asked again and again at one rate."""
+        return True
 
     def processor_seconds(self) -> float | None:
         """Return how long its processes kept processors busy so far, all together; None where that is not known."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return what it was configured with, for the report."""
-
-    def stop(self) -> None:
-        """End it and everything it started."""
+        return None

@@ -22,6 +22,7 @@ from bench_driver.systems.system import (
     QUEUE,
     Deployment,
     Output,
+    System,
     SystemFailedError,
     UnsupportedError,
 )
@@ -94,17 +95,12 @@ class FakeQueue:
         """Return all pulls so far."""
         return [Pull(at / 1e6, consumer, start, end) for at, consumer, start, end in self.tuples.pulls(0)[0]]
 
-    def event_time_of(self, offset: int) -> float | None:
-        """Return when a tuple was generated."""
-        time_us = self.schedule.time_of(offset)
-        return None if time_us is None else time_us / 1e6
-
     def _sample(self) -> None:
         self.tuples.sample()
         self.clock.call_at(self.clock.now() + SAMPLE_SECONDS, self._sample)
 
 
-class FakeSystem:
+class FakeSystem(System):
     """Pulls from a queue and takes `1 / tuples_per_second` for each tuple, one after the other.
 
     It pulls small chunks, or all there is when it works in `batches`, each of which takes `batch_seconds` or longer. It
@@ -166,13 +162,6 @@ class FakeSystem:
         """Tell of twenty creations and ten deletions in six seconds."""
         self._called("end_churn")
         return Deployment(20, (0.5,) * 20, 6.0, (1.5,) * 10)
-
-    def offer(self, _: int | None) -> None:
-        """Ignore it: the queues say what comes."""
-
-    def taken(self) -> list[tuple[float, int]]:
-        """Return nothing: the queues say what it took."""
-        return []
 
     def outputs(self) -> list[Output]:
         """Return an output for every chunk."""
