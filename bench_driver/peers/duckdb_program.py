@@ -22,7 +22,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,7 +32,7 @@ import pyarrow.flight as flight
 
 from bench_driver.mixed_query import MixedQuery
 from bench_driver.peers.duckdb_batches import DuckdbBatches, Rows
-from bench_driver.query_load.consume import event_times
+from bench_driver.query_load.consume import latest_of
 from bench_driver.queues.mixed_datasets import static_table
 
 CONSUMER = "duckdb"
@@ -137,15 +137,6 @@ class Program:
 def _take(database: DuckdbBatches, tuples: pa.Table) -> Rows:
     database.take(tuples)
     return database.fire()
-
-
-def latest_of(tables: Sequence[pa.Table]) -> list[list[float]]:
-    """Return ``[event time in seconds since 1970, rows]`` of the rows of probe queries."""
-    latest = []
-    for table in tables:
-        event_ms, rows = event_times(table)
-        latest += [[ms / 1000, count] for ms, count in zip(event_ms or (), rows or (), strict=True)]
-    return latest
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """Stock Spark Structured Streaming as a peer: starts and stops streaming queries as it is told, by JSON lines.
 
 `python -m bench_driver.peers.spark_program` reads one JSON object a line. The first is `{"streams": [{"name",
-"dataset", "options", "columns", "location"}…], "cores", "own_generator", "folder"}`, answered by `{"ready": settings}`.
+"dataset", "options", "columns", "location"}…], "cores", "own_generator"}`, answered by `{"ready": settings}`. Its files
+are in its working directory.
 Then come commands:
 
 - `{"do": "start", "query", "sql", "streams", "slot", "probe", "most"}`, `most` rows in a batch or null for no bound: it
@@ -26,8 +27,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -43,6 +42,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench_driver.peers.flight_source import FlightSource, source_options
+from bench_driver.query_load.consume import latest_of
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -160,7 +160,6 @@ class Program:
         self._streams = {stream["name"]: stream for stream in task["streams"]}
         self._cores: int = task["cores"]
         self._own_generator: bool = task["own_generator"]
-        self._folder: str = task["folder"]
         self._say = say
         self._lock = threading.Lock()
         self._commands: dict[int, Mapping[str, Any]] = {}
@@ -247,7 +246,7 @@ class Program:
                 stream = self._stream(self._streams[name], f"spark-{command['slot']}", command["most"])
                 stream.withWatermark("time", "0 seconds").createOrReplaceTempView(name)
             writer = self._spark.sql(command["sql"]).writeStream.outputMode("append")
-            writer = writer.option("checkpointLocation", f"{self._folder}/checkpoints/{self._runs}")
+            writer = writer.option("checkpointLocation", f"{os.getcwd()}/checkpoints/{self._runs}")
             writer = writer.foreachBatch(self._hand_over) if command["probe"] else writer.format("noop")
             query = writer.queryName(f"{number}").start()
         except AnalysisException as error:
@@ -280,7 +279,7 @@ class Program:
         table = rows.toArrow()
         arrived = time.time()
         if table.num_rows:
-            self._say({"arrived": arrived, "latest": count_by_latest(table)})
+            self._say({"arrived": arrived, "latest": latest_of([table])})
 
     def _stop(self, number: int) -> None:
         with self._lock:
@@ -333,20 +332,6 @@ class _Events(StreamingQueryListener):
         self._program.ended(str(event.runId), event.exception and _message_of(event.exception))
 
 
-def count_by_latest(table: pa.Table) -> list[list[float]]:
-    """Return `[event time in seconds since 1970, rows]` of a probe query's rows, rounded down to milliseconds.
-
-    The event time of a row is its `latest`, or for a join the greatest of `time_0`, `time_1`, ….
-    """
-    names = [name for name in table.column_names if name == "latest" or name.startswith("time_")]
-    if not names:
-        raise ValueError(f"a probe query must return latest or time_0, time_1, …, got {table.column_names}")
-    times = [pc.cast(table.column(name), pa.int64()) for name in names]
-    newest = times[0] if len(times) == 1 else pc.max_element_wise(*times)
-    rows_by_time = pc.value_counts(pc.divide(newest, 1000)).to_pylist()
-    return [[entry["values"] / 1000, entry["counts"]] for entry in rows_by_time if entry["values"] is not None]
-
-
 def _message_of(error: BaseException | str) -> str:
     """Return what an exception says without the JVM's stack trace."""
     return str(error).split("\n\tat ")[0].split("\nJVM stacktrace")[0].strip()
@@ -370,7 +355,7 @@ def main() -> None:
     """Read the task and then the commands until stdin ends; state is scrap then, so nothing is stopped in order."""
     say = _claim_stdout()
     task = json.loads(sys.stdin.readline())
-    options = spark_options(task["cores"], task["folder"])
+    options = spark_options(task["cores"], os.getcwd())
     program = Program(start_spark(options), task, say)
     say({"ready": {"spark": pyspark.__version__, **options}})
     for line in sys.stdin:

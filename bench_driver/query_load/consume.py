@@ -18,7 +18,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx
@@ -48,6 +48,15 @@ def event_times(table: pa.Table) -> tuple[list[int] | None, list[int] | None]:
     event_ms = latest.drop_null().cast(pa.int64()).to_numpy() // 1000
     times, rows = np.unique(event_ms, return_counts=True)
     return times.tolist(), rows.tolist()
+
+
+def latest_of(tables: Iterable[pa.Table]) -> list[list[float]]:
+    """Return `[event time in seconds since 1970, rows]` of rows of probe queries, as peers tell them."""
+    latest = []
+    for table in tables:
+        event_ms, rows = event_times(table)
+        latest += [[ms / 1000, count] for ms, count in zip(event_ms or (), rows or (), strict=True)]
+    return latest
 
 
 class Follower:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from bench_driver.child import ChildProcess, module_command
 from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_load.probes import choose_probes
-from bench_driver.systems.peer_system import RUNNING, Answers, PeerSystem
+from bench_driver.systems.peer_system import Answers, PeerSystem
 from bench_driver.systems.system import QUEUE, Deployment, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
@@ -43,15 +44,9 @@ class DuckdbSystem(PeerSystem):
             raise UnsupportedError(f"the script reads one stream, and {workload.name!r} has {len(workload.streams)}")
         (stream,) = workload.streams
         self._workload, self._answers = workload, Answers()
-        peer = self._peer = ChildProcess(self.name, module_command("bench_driver.peers.duckdb_program")).start()
-        location, cores = locations[stream.name], os.cpu_count() or 1
-        try:
-            peer.send({"stream": stream.name, "location": location, "tables": workload.tables, "cores": cores})
-            ready = peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that DuckDB is ready")
-        except BaseException:
-            self.stop()
-            raise
-        self._settings = dict(ready.value["ready"])
+        peer = ChildProcess(self.name, module_command("bench_driver.peers.duckdb_program"))
+        task = {"stream": stream.name, "location": locations[stream.name], "tables": workload.tables}
+        self._settings = dict(self._open(peer, {**task, "cores": os.cpu_count() or 1}, READY_SECONDS))
 
     def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Have the queries run, `per_second` of them a second, and wait until all do."""
@@ -66,15 +61,14 @@ class DuckdbSystem(PeerSystem):
         probes = set(choose_probes(specs, self._workload.streams))
         began = time.time()
         deadline = began + DEPLOY_SECONDS + len(specs) / per_second
-        due = [began + number / per_second for number in range(len(specs))]
-        for number, spec in enumerate(specs):
-            while time.time() < due[number]:
-                self._pause(deadline, f"{len(specs)} queries must run, got {self._running()}")
-            peer.send({"do": "run", "query": number, "spec": spec.to_json(), "probe": number in probes})
-        while self._running() < len(specs):
-            self._pause(deadline, f"{len(specs)} queries must run, got {self._running()}")
-        times = self._answers.acknowledged_at
-        latencies = tuple(times[RUNNING, number] - due_at for number, due_at in enumerate(due))
+
+        def run(number: int) -> int:
+            peer.send({"do": "run", "query": number, "spec": specs[number].to_json(), "probe": number in probes})
+            return number
+
+        requests = [partial(run, number) for number in range(len(specs))]
+        requirement = f"{len(specs)} queries must run within {DEPLOY_SECONDS:g} s"
+        latencies = self._run(requests, per_second, deadline, requirement)
         return Deployment(len(specs), latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:  # noqa: ARG002 - none come or go

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psutil
@@ -23,7 +24,8 @@ from bench_driver.peers.flink_environment import ensure_environment
 from bench_driver.query_load.probes import choose_probes
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.peer_system import RUNNING, STOPPED, Answers, PeerSystem
+from bench_driver.standalone import say
+from bench_driver.systems.peer_system import STOPPED, Answers, PeerSystem
 from bench_driver.systems.system import (
     OWN_GENERATOR,
     Deployment,
@@ -52,16 +54,15 @@ NOTES = (
 
 
 class FlinkSystem(PeerSystem):
-    """One form of Flink SQL; `tell` gets what takes long before it starts, such as the installation."""
+    """One form of Flink SQL."""
 
     source = OWN_GENERATOR
     product = "Flink"
 
-    def __init__(self, name: str, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, name: str) -> None:
         if name not in FLINK_SYSTEMS:
             raise ValueError(f"Flink's name must be one of {FLINK_SYSTEMS}, got {name!r}")
         super().__init__(name)
-        self._tell = tell
         self._together = name == STATEMENT_SET
         self._workload: Workload | None = None
         self._rate: int | None = None
@@ -72,7 +73,7 @@ class FlinkSystem(PeerSystem):
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:  # noqa: ARG002 - no queue is read
         """See that there is a Flink to start: how large its cluster must be is known when the queries are."""
         self.stop()
-        python = ensure_environment(self._tell)
+        python = ensure_environment(say)
         self._workload, self._answers, self._live, self._options = workload, Answers(), deque(), {}
         self._peer = ChildProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
 
@@ -89,23 +90,15 @@ class FlinkSystem(PeerSystem):
             churn = workload.churn(len(queries))
             spare = 0 if self._together or churn is None else churn.queries
             self._options = cluster_options(len(queries), self._together, spare)
-            peer.start()
-            peer.send({"options": self._options, "slots": self._options["taskmanager.numberOfTaskSlots"]})
-            ready = peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that Flink is ready")
-            self._options["version"] = ready.value["ready"]["versions"]["flink"]
+            task = {"options": self._options, "slots": self._options["taskmanager.numberOfTaskSlots"]}
+            self._options["version"] = self._open(peer, task, READY_SECONDS)["versions"]["flink"]
             self._declare()
             began = time.time()
-            deadline = began + DEPLOY_SECONDS
-            due = self._submit(self._jobs(specs, len(specs)), per_second, deadline)
+            latencies = self._submit(self._jobs(specs, len(specs)), per_second, began + DEPLOY_SECONDS)
         except BaseException:
             self.stop()
             raise
-        latencies = (
-            ()
-            if self._together
-            else tuple(self._answers.acknowledged_at[RUNNING, job] - due_at for job, due_at in due.items())
-        )
-        return Deployment(len(queries), latencies, time.time() - began)
+        return Deployment(len(queries), () if self._together else latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Go on submitting jobs and cancelling as many of the oldest."""
@@ -186,19 +179,11 @@ class FlinkSystem(PeerSystem):
         descriptions = [_query_command(query, place in probes) for place, query in enumerate(queries)]
         return [tuple(descriptions)] if self._together else [(query,) for query in descriptions]
 
-    def _submit(self, jobs: Sequence[_Queries], per_second: float, deadline: float) -> dict[int, float]:
-        """Submit jobs and wait until all run; return when each was due, in seconds since 1970."""
-        began = time.time()
-        first = self._next_job
-        due: dict[int, float] = {}
-        for number, queries in enumerate(jobs):
-            due_at = began + number / per_second
-            while time.time() < due_at or number - self._running(first) >= UNACKNOWLEDGED:
-                self._pause_running(deadline, first, len(jobs))
-            due[self._request(queries)] = due_at
-        while self._running(first) < len(jobs):
-            self._pause_running(deadline, first, len(jobs))
-        return due
+    def _submit(self, jobs: Sequence[_Queries], per_second: float, deadline: float) -> tuple[float, ...]:
+        """Submit jobs and wait until all run; return how long that took of each."""
+        requests = [partial(self._request, queries) for queries in jobs]
+        requirement = f"{len(jobs)} jobs must run within {DEPLOY_SECONDS:g} s"
+        return self._run(requests, per_second, deadline, requirement, UNACKNOWLEDGED)
 
     def _request(self, queries: _Queries) -> int:
         job, self._next_job = self._next_job, self._next_job + 1
@@ -208,12 +193,6 @@ class FlinkSystem(PeerSystem):
 
     def _cancel(self, job: int) -> None:
         self._started().send({"do": "cancel", "job": job})
-
-    def _pause_running(self, deadline: float, first: int, job_count: int) -> None:
-        requirement = (
-            f"{job_count} jobs must run within {DEPLOY_SECONDS:g} s, got {self._running(first)} of them running"
-        )
-        self._pause(deadline, requirement)
 
 
 _Queries = tuple[Mapping[str, Any], ...]

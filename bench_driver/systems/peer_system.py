@@ -6,14 +6,15 @@ to the consumer (`arrived`, `latest`), how many tuples were taken, and what was 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bench_driver.child import ChildProcess, Line
-from bench_driver.systems.churn import ChurnThread
 from bench_driver.systems.system import Deployment, Output, System, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn
 
@@ -51,6 +52,54 @@ class Answers:
                     self.refused = reason
                 case {"failed": number, "reason": reason}:
                     self.failed = number, reason
+
+
+class ChurnThread(threading.Thread):
+    """Replaces queries every so often; a round is asked for when the one before is acknowledged (thesis 4.4.1).
+
+    `replace` makes the query of a number and retires the oldest, and returns both; `acknowledged` tells whether both
+    are done. `replacements` are (when it was due, query created, query retired): waiting for the round before is
+    latency, too.
+    """
+
+    def __init__(
+        self,
+        churn: Churn,
+        replace: Callable[[int], tuple[int, int]],
+        acknowledged: Callable[[int, int], bool],
+    ) -> None:
+        super().__init__(name="churn", daemon=True)
+        self._churn = churn
+        self._replace = replace
+        self._acknowledged = acknowledged
+        self._ending = threading.Event()
+        self._given_up = threading.Event()
+        self.replacements: list[tuple[float, int, int]] = []
+        self.error: SystemFailedError | UnsupportedError | None = None
+        self.began = time.time()
+
+    def run(self) -> None:
+        """Make rounds until told to end, or until one fails."""
+        due = self.began
+        try:
+            while not self._ending.wait(max(0.0, due - time.time())):
+                first = len(self.replacements)
+                latest = [(due, *self._replace(first + i)) for i in range(self._churn.queries)]
+                self.replacements += latest
+                while not all(self._acknowledged(created, retired) for _, created, retired in latest):
+                    if self._given_up.is_set():
+                        return
+                    time.sleep(POLL_SECONDS)
+                due += self._churn.every_seconds
+        except (SystemFailedError, UnsupportedError) as error:
+            self.error = error
+
+    def end(self, seconds: float) -> None:
+        """Ask for no more, and wait that long for what was asked for."""
+        self._ending.set()
+        self.join(seconds)
+        self._given_up.set()
+        self.join()
 
 
 class PeerSystem(System):
@@ -96,6 +145,43 @@ class PeerSystem(System):
         self._read()
         return list(self._answers.outputs)
 
+    def _open(self, peer: ChildProcess, task: Mapping[str, Any], seconds: float) -> Any:
+        """Start the program, tell it its task, and return what it says when it is ready; a failure leaves nothing."""
+        self._peer = peer.start()
+        try:
+            peer.send(task)
+            return peer.wait_for(lambda line: "ready" in line, seconds, f"word that {self.product} is ready").value[
+                "ready"
+            ]
+        except BaseException:
+            self.stop()
+            raise
+
+    def _run(
+        self,
+        requests: Sequence[Callable[[], int]],
+        per_second: float,
+        deadline: float,
+        requirement: str,
+        unacknowledged: float = math.inf,
+    ) -> tuple[float, ...]:
+        """Make requests, each of which gives the number of what it starts, and wait until all of that runs.
+
+        So many a second are due, and no more than so many are `unacknowledged` (thesis 4.4.1). Returns the seconds from
+        when each was due until it ran.
+
+        Raises:
+            SystemFailedError: the requirement is not met by the deadline, in seconds since 1970.
+        """
+        began = time.time()
+        due: dict[int, float] = {}
+        for place, request in enumerate(requests):
+            while time.time() < began + place / per_second or place - self._running(due) >= unacknowledged:
+                self._pause(deadline, f"{requirement}, got {self._running(due)} of them running")
+            due[request()] = began + place / per_second
+        self._wait_running(due, deadline, requirement)
+        return tuple(self._answers.acknowledged_at[RUNNING, number] - due_at for number, due_at in due.items())
+
     def stop(self) -> None:
         """End the program and everything else in its session, and remove their files."""
         churn, self._churn = self._churn, None
@@ -121,15 +207,18 @@ class PeerSystem(System):
         self._read()
         return {(RUNNING, created), (STOPPED, retired)} <= self._answers.acknowledged_at.keys()
 
-    def _running(self, first: int = 0) -> int:
-        """Return how many queries run whose number is `first` or above."""
-        self._read()
-        return sum(kind == RUNNING and number >= first for kind, number in self._answers.acknowledged_at)
+    def _wait_running(self, numbers: Collection[int], deadline: float, requirement: str) -> None:
+        while (running := self._running(numbers)) < len(numbers):
+            self._pause(deadline, f"{requirement}, got {running} of them running")
 
-    def _pause(self, deadline: float, requirement: str) -> None:
+    def _running(self, numbers: Collection[int]) -> int:
+        self._read()
+        return sum((RUNNING, number) in self._answers.acknowledged_at for number in numbers)
+
+    def _pause(self, deadline: float, problem: str) -> None:
         self._read()
         if time.time() >= deadline:
-            raise self._started().failure(f"{self.name}: {requirement}")
+            raise self._started().failure(f"{self.name}: {problem}")
         time.sleep(POLL_SECONDS)
 
     def _read(self) -> None:

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bench_driver.child import ChildProcess, module_command
@@ -56,17 +57,16 @@ class _Live:
 
 
 class SparkSystem(PeerSystem):
-    """One form of stock Spark; `rows_per_batch` bounds a batch from the queue: 0 not at all, None by the default."""
+    """One form of stock Spark."""
 
     product = "Spark"
 
-    def __init__(self, name: str, rows_per_batch: int | None = None) -> None:
+    def __init__(self, name: str) -> None:
         if name not in SPARK_SYSTEMS:
             raise ValueError(f"stock Spark's name must be one of {SPARK_SYSTEMS}, got {name!r}")
         super().__init__(name)
         self.source = OWN_GENERATOR if name.endswith("-own") else QUEUE
         self._fused = name.startswith("spark-fused")
-        self._rows_limit = rows_per_batch
         self._rows_per_batch: int | None = None
         self._own_rows = 1
         self._start_rate = 1
@@ -77,24 +77,14 @@ class SparkSystem(PeerSystem):
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start the JVM and tell it of the streams, which become temporary views of each streaming query."""
-        peer = self._peer = ChildProcess(self.name, module_command("bench_driver.peers.spark_program"))
-        peer.start()
+        peer = ChildProcess(self.name, module_command("bench_driver.peers.spark_program"))
         self._start_rate = workload.start_rate
-        makes_tuples = self.source == OWN_GENERATOR
-        streams = _stream_descriptions(workload, locations)
         task = {
-            "streams": streams,
+            "streams": _stream_descriptions(workload, locations),
             "cores": os.cpu_count() or 1,
-            "own_generator": makes_tuples,
-            "folder": str(peer.folder),
+            "own_generator": self.source == OWN_GENERATOR,
         }
-        try:
-            peer.send(task)
-            ready = peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that Spark is ready")
-        except BaseException:
-            self.stop()
-            raise
-        self._settings = dict(ready.value["ready"])
+        self._settings = dict(self._open(peer, task, READY_SECONDS))
 
     def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
         """Start the streaming queries, `per_second` of them a second, and wait until each has done a batch.
@@ -107,22 +97,16 @@ class SparkSystem(PeerSystem):
         began = time.time()
         deadline = began + deploy_seconds(len(to_start)) + len(to_start) / per_second
         try:
-            self._rows_per_batch = bound_batch(self._rows_limit, len(to_start))
+            self._rows_per_batch = bound_batch(len(to_start))
             if self.source == OWN_GENERATOR:
                 self._own_rows = own_rows(specs, len(to_start), self._start_rate)
                 self._started().send({"do": "offer", "rate": self._rate, "rows": self._own_rows})
             unacknowledged_limit = UNACKNOWLEDGED if self.source == QUEUE else UNACKNOWLEDGED_OWN
-            due = [began + slot / per_second for slot in range(len(to_start))]
-            for slot, statement in enumerate(to_start):
-                while time.time() < due[slot] or slot - self._running() >= unacknowledged_limit:
-                    self._pause_running(deadline, len(to_start))
-                self._request(statement, slot)
-            while self._running() < len(to_start):
-                self._pause_running(deadline, len(to_start))
+            requests = [partial(self._request, statement, slot) for slot, statement in enumerate(to_start)]
+            latencies = self._run(requests, per_second, deadline, _requirement(len(to_start)), unacknowledged_limit)
         except BaseException:
             self.stop()
             raise
-        latencies = tuple(self._answers.acknowledged_at[RUNNING, query] - due_at for query, due_at in enumerate(due))
         return Deployment(len(queries), () if self._fused else latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
@@ -153,8 +137,7 @@ class SparkSystem(PeerSystem):
             }
         self._started().send({"do": "offer", "rate": tuples_per_second, "rows": self._own_rows})
         deadline = time.time() + deploy_seconds(restarting)
-        while self._running() < restarting:
-            self._pause_running(deadline, restarting)
+        self._wait_running([live.query for live in self._live], deadline, _requirement(restarting))
 
     def settings(self) -> dict[str, Any]:
         """Return Spark's settings, and how it reads and writes."""
@@ -187,10 +170,6 @@ class SparkSystem(PeerSystem):
         self._live.append(_Live(query, slot, statement.probe))
         return query
 
-    def _pause_running(self, deadline: float, query_count: int) -> None:
-        requirement = f"{query_count} streaming queries must run within {deploy_seconds(query_count):g} s"
-        self._pause(deadline, f"{requirement}, got {self._running()} of them running")
-
 
 def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) -> list[Statement]:
     """Return the streaming queries for `queries`, of which up to `probes`, spread over all, are probe queries.
@@ -213,24 +192,26 @@ def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) 
     return result
 
 
+def _requirement(queries: int) -> str:
+    return f"{queries} streaming queries must run within {deploy_seconds(queries):g} s"
+
+
 def deploy_seconds(queries: int) -> float:
     """Return how long `queries` streaming queries may take until all run, after the last of them is posted."""
     return min(120.0 + 24.0 * queries, 600.0)
 
 
-def bound_batch(rows_limit: int | None, queries: int) -> int | None:
-    """Return how many rows of a stream a batch of one of `queries` streaming queries may have; None for all there are.
+def bound_batch(queries: int) -> int:
+    """Return how many rows of a stream a batch of one of `queries` streaming queries may have.
 
-    By default they share `ROWS_PER_BATCH`, a few seconds' worth; `rows_limit` is a number of rows, or 0 for no bound.
+    They share `ROWS_PER_BATCH`, a few seconds' worth.
     """
-    if rows_limit is None:
-        return max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, queries))
-    return rows_limit or None
+    return max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, queries))
 
 
 def own_rows(queries: Sequence[QuerySpec], streaming: int, start_rate: int) -> int:
     """Return how many rows each of `streaming` queries makes in a batch when its generator has no rate."""
-    rows = max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, streaming))
+    rows = bound_batch(streaming)
     return min(rows, start_rate) if any(query.is_join for query in queries) else rows
 
 

@@ -438,7 +438,7 @@ real = pytest.mark.skipif(
 @real
 def test_a_real_run_of_jobs() -> None:
     """Two jobs, one that another takes the place of, and another rate: rows with event times, nothing left."""
-    system = FlinkSystem(JOBS, tell=print)
+    system = FlinkSystem(JOBS)
     before = set(psutil.Process().children(recursive=True))
     try:
         system.start(WORKLOAD, {})
@@ -469,7 +469,7 @@ def test_a_real_run_of_jobs() -> None:
 @real
 def test_a_real_run_of_a_statement_set() -> None:
     """What Flink refuses is told in its words; what it takes runs as one job as fast as it can."""
-    system = FlinkSystem(STATEMENT_SET, tell=print)
+    system = FlinkSystem(STATEMENT_SET)
     try:
         system.start(WORKLOAD, {})
         with pytest.raises(UnsupportedError, match="colour"):

@@ -24,7 +24,8 @@ from bench_driver.peers.flight_source import (
     source_options,
     split,
 )
-from bench_driver.peers.spark_program import count_by_latest, generated_columns
+from bench_driver.peers.spark_program import generated_columns
+from bench_driver.query_load.consume import latest_of
 from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
 from bench_driver.queues.datasets import DATASETS
 from bench_driver.queues.process import QueueProcess
@@ -114,11 +115,9 @@ def test_the_deadline_grows_with_the_queries_up_to_ten_minutes() -> None:
 
 
 def test_a_batch_is_bounded_by_what_all_queries_share() -> None:
-    assert bound_batch(None, 1) == ROWS_PER_BATCH
-    assert bound_batch(None, 20) == ROWS_PER_BATCH // 20
-    assert bound_batch(None, 100_000) == LEAST_ROWS_PER_BATCH
-    assert bound_batch(0, 20) is None
-    assert bound_batch(5, 20) == 5
+    assert bound_batch(1) == ROWS_PER_BATCH
+    assert bound_batch(20) == ROWS_PER_BATCH // 20
+    assert bound_batch(100_000) == LEAST_ROWS_PER_BATCH
 
 
 def test_stopping_what_never_started_is_harmless() -> None:
@@ -144,11 +143,9 @@ def test_ranges_cover_a_batch_and_are_worth_a_task() -> None:
 
 def test_the_event_time_of_a_row_is_its_newest_tuple() -> None:
     sums = {"total": [1, 2, 3], "latest": microseconds(1_000_000, 1_000_900, 2_500_000)}
-    assert count_by_latest(pa.table(sums)) == [[1.0, 2], [2.5, 1]]
+    assert latest_of([pa.table(sums)]) == [[1.0, 2], [2.5, 1]]
     pairs = {"time_0": microseconds(5000, 1000), "time_1": microseconds(2000, 9000)}
-    assert count_by_latest(pa.table(pairs)) == [[0.005, 1], [0.009, 1]]
-    with pytest.raises(ValueError, match="must return latest"):
-        count_by_latest(pa.table({"total": [1]}))
+    assert latest_of([pa.table(pairs)]) == [[0.005, 1], [0.009, 1]]
 
 
 @pytest.mark.parametrize("dataset", sorted(DATASETS.keys() - VOCABULARIES.keys()))
