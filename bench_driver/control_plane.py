@@ -26,9 +26,8 @@ import psutil
 from api.client import BraidClient, BraidRefused
 from bench_driver import statistics
 from bench_driver.report.text import count, table
-from bench_driver.scrape import scrape_histogram
 from bench_driver.service_process import ServiceProcess
-from bench_driver.standalone import BATCH_DURATION, command, report_on, say, wait_running
+from bench_driver.standalone import BatchDurations, command, report_on, say, wait_running
 
 ARRAY = 100
 SINGLES_AT_ONCE = 16
@@ -208,18 +207,10 @@ Phase = dict[str, Any]
 """One part of the measurement; `busy` is the processor time of the service's own process, in cores."""
 
 
-class _Service(ServiceProcess):
-    @property
-    def pid(self) -> int:
-        """The process that answers REST and keeps the session."""
-        assert self._process is not None
-        return self._process.pid
-
-
 class Observer:
     """Watches the service's own process and its batches while something runs."""
 
-    def __init__(self, service: _Service) -> None:
+    def __init__(self, service: ServiceProcess) -> None:
         self._service = service
         self._process = psutil.Process(service.pid)
 
@@ -232,11 +223,11 @@ class Observer:
         """Add what has happened in the context to `phases`; the context fills the answers."""
         say(f"{name} …")
         answers: Report = {}
-        durations_before = scrape_histogram(self._service.url, BATCH_DURATION)
+        batches = BatchDurations(self._service.url)
         busy_before, began = self._busy(), time.perf_counter()
         yield answers
         seconds = time.perf_counter() - began
-        durations = scrape_histogram(self._service.url, BATCH_DURATION).since(durations_before)
+        durations = batches.take()
         phases.append(
             {
                 "name": name,
@@ -262,7 +253,7 @@ def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[
     environment = {"BRAID_MAX_QUERIES": str(4 * queries)}
     context = multiprocessing.get_context("spawn")
     with (
-        _Service("control-plane", environment) as service,
+        ServiceProcess("control-plane", environment) as service,
         BraidClient(service.url, timeout=60) as client,
         ProcessPoolExecutor(2, mp_context=context) as pool,
     ):

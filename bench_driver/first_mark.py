@@ -13,9 +13,8 @@ from typing import Any
 
 from api.client import BraidClient
 from bench_driver import statistics
-from bench_driver.scrape import scrape_histogram
 from bench_driver.service_process import ServiceProcess
-from bench_driver.standalone import BATCH_DURATION, command, report_on, say
+from bench_driver.standalone import BatchDurations, command, report_on, say
 
 Figures = dict[str, Any]
 
@@ -46,7 +45,7 @@ def measure_deployments(posts: int) -> Figures:
     with ServiceProcess("deployments") as service, BraidClient(service.url, timeout=30) as client:
         service.wait_ready()
         client.create_stream(QUIET_STREAM)
-        durations_before = scrape_histogram(service.url, BATCH_DURATION)
+        batches = BatchDurations(service.url)
         for i in range(posts):
             began = time.monotonic()
             sql = f"SELECT user_id, SUM(price) AS total FROM quiet [RANGE 1 SECONDS] WHERE price > {i} GROUP BY user_id"
@@ -54,7 +53,7 @@ def measure_deployments(posts: int) -> Figures:
             if query["state"] == "RUNNING":
                 posted.append(time.monotonic() - began)
                 reported.append(query["deployment_latency_seconds"])
-        durations = scrape_histogram(service.url, BATCH_DURATION).since(durations_before)
+        durations = batches.take()
     say(f"{len(posted)} of {posts} queries deployed one by one")
     return {
         "posts": len(posted),

@@ -20,13 +20,12 @@ import pyarrow as pa
 
 from api.client import MEDIA_TYPES, BraidClient, BraidRefused
 from bench_driver.service_process import ServiceProcess
-from bench_driver.standalone import command, report_on, say, wait_running
+from bench_driver.standalone import command, report_on, say, wait_running, wait_until
 
 BODIES = 20
 BODY_TIME = timedelta(milliseconds=100)  # of event time, in each body
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DRAIN_SECONDS = 120.0
-POLL_SECONDS = 0.05
 
 
 def purchases(number: int, count: int) -> list[dict[str, Any]]:
@@ -111,7 +110,12 @@ def measure(form: str, tuples: int, clients: int, queries: int, seconds: float) 
             if pusher.problem is not None:
                 raise pusher.problem
         took = [request for pusher in pushers for request in pusher.seconds]
-        _wait_read(client, tuples * len(took))
+        pushed = tuples * len(took)
+        wait_until(
+            lambda: _read(client) >= pushed,
+            DRAIN_SECONDS,
+            lambda: f"all {pushed} tuples must be read within {DRAIN_SECONDS:g} s, got {_read(client)}",
+        )
         ended = time.monotonic()
     quantiles = statistics.quantiles(took, n=20, method="inclusive")
     return {
@@ -135,16 +139,8 @@ def _queries(count: int) -> Iterator[str]:
         yield f"SELECT item, COUNT(*) AS n, SUM(price) AS s FROM {source} WHERE {where} GROUP BY item"
 
 
-def _wait_read(client: BraidClient, tuples: int) -> None:
-    """Return once batches have read so many tuples; TimeoutError when that takes too long."""
-    deadline = time.monotonic() + DRAIN_SECONDS
-    while (read := _read(client)) < tuples:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"all {tuples} tuples must be read within {DRAIN_SECONDS:g} s, got {read}")
-        time.sleep(POLL_SECONDS)
-
-
 def _read(client: BraidClient) -> int:
+    """Return how many tuples batches have read."""
     stream = client.stream("purchases")
     return int(stream["tuples"]) + int(stream["late"])
 

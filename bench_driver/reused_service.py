@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Self
 
 import httpx
 
 from api.client import BraidClient, BraidError
 from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.standalone import scrape, wait_until
 
 EMPTY_SECONDS = 60.0
-POLL_SECONDS = 0.1
 LIVE = ("PENDING", "RUNNING", "DRAINING")
 
 
@@ -88,27 +88,25 @@ def _empty(client: BraidClient) -> None:
     live = [query["id"] for query in client.queries() if query["state"] in LIVE]
     for query_id in live:
         client.delete_query(query_id, drain=False)
-    _wait(lambda: not any(next(client.queries(state=state, limit=1), None) for state in LIVE), "no query may be left")
+    wait_until(
+        lambda: not any(next(client.queries(state=state, limit=1), None) for state in LIVE),
+        EMPTY_SECONDS,
+        lambda: f"no query may be left after {EMPTY_SECONDS:g} s",
+    )
     for stream in client.streams():
         client.drop_stream(stream["name"])
     for table in client.tables():
         client.drop_table(table["name"])
-    _wait(lambda: not client.changelogs(after=_active_epoch(client.url)), "the job must run without the streams")
+    wait_until(
+        lambda: not client.changelogs(after=_active_epoch(client.url)),
+        EMPTY_SECONDS,
+        lambda: f"the job must run without the streams after {EMPTY_SECONDS:g} s",
+    )
 
 
 def _active_epoch(url: str) -> int:
     """Return the epoch of the job's last batch."""
-    answer = httpx.get(f"{url}/metrics", timeout=10, trust_env=False)
-    answer.raise_for_status()
-    match = re.search(r"^braid_epoch (\S+)$", answer.text, re.MULTILINE)
+    match = re.search(r"^braid_epoch (\S+)$", scrape(url), re.MULTILINE)
     if match is None:
         raise BraidError(f"{url}/metrics must have braid_epoch, and has not")
     return int(float(match[1]))
-
-
-def _wait(condition: Callable[[], bool], requirement: str) -> None:
-    deadline = time.monotonic() + EMPTY_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{requirement} after {EMPTY_SECONDS:g} s")
-        time.sleep(POLL_SECONDS)

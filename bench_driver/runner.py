@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench_driver.measure import latency, steps, throughput
-from bench_driver.measure.clock import MACHINE, Clock
 from bench_driver.measure.result import Measured, Progress, series_of
 from bench_driver.measure.search import SearchPlan, StepResult, search
+from bench_driver.measure.steps import MACHINE, Clock
 from bench_driver.mixed_query import Query
 from bench_driver.queues.process import QueueProcess
 from bench_driver.systems.system import Deployment, System, SystemFailedError, UnsupportedError

@@ -67,6 +67,11 @@ class ServiceProcess:
         """The base URL of the REST interface."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """The process that answers REST and keeps the session, 0 when it is not started."""
+        return 0 if self._process is None else self._process.pid
+
     def start(self) -> Self:
         """Start the process; it is not ready yet."""
         command = [sys.executable, "-m", "api.cli.main", "serve", "--host", "127.0.0.1"]
@@ -84,10 +89,8 @@ class ServiceProcess:
         self.started_at = time.monotonic()
         return self
 
-    def wait_ready(
-        self, deadline_seconds: float = READY_SECONDS, tick: Callable[[str], None] = lambda _: None
-    ) -> float:
-        """Return the seconds from start to `/readyz` 200; `tick` is told again and again what it waits for.
+    def wait_ready(self, deadline_seconds: float = READY_SECONDS) -> float:
+        """Return the seconds from start to `/readyz` 200.
 
         Raises:
             ServiceFailedError: the process ended, or was not ready in time.
@@ -101,7 +104,6 @@ class ServiceProcess:
                     if answer.status_code == 200:
                         return time.monotonic() - self.started_at
                     reason = _detail(answer)
-                tick(reason)
                 time.sleep(min(POLL_SECONDS, max(0.0, deadline_seconds - waited)))
         raise self.failure(f"The service must be ready within {deadline_seconds:g} s, and was not ({reason})")
 
@@ -127,7 +129,7 @@ class ServiceProcess:
     def memory_by_kind(self) -> dict[str, int]:
         """Return the same by the kind of process: `java`, or the Python module that it runs."""
         by_kind: dict[str, int] = {}
-        for process in session_processes(0 if self._process is None else self._process.pid):
+        for process in session_processes(self.pid):
             with contextlib.suppress(psutil.Error):
                 kind, memory = _kind_of(process), process.memory_full_info().pss
                 by_kind[kind] = by_kind.get(kind, 0) + memory
@@ -136,7 +138,7 @@ class ServiceProcess:
     def processor_seconds(self) -> float:
         """Return how long the processes of the service that run kept processors busy, all together."""
         total = 0.0
-        for process in session_processes(0 if self._process is None else self._process.pid):
+        for process in session_processes(self.pid):
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 total += times.user + times.system

@@ -26,9 +26,8 @@ from bench_driver.query_generator import generate_queries
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.queues.process import QueueProcess
 from bench_driver.report.text import table, two_decimals
-from bench_driver.scrape import scrape_histogram
 from bench_driver.service_process import ServiceProcess
-from bench_driver.standalone import BATCH_DURATION, command, report_on, say, wait_running
+from bench_driver.standalone import BatchDurations, command, report_on, say, wait_running
 from bench_driver.workload import load_workload
 
 ARRAY = 100
@@ -136,7 +135,7 @@ def soak(
         wait_running(client, RUNNING_SECONDS)
         began = time.monotonic()
         churn = Churn(client, texts, ids, churn_rate) if churn_rate else None
-        histogram_before = scrape_histogram(service.url, BATCH_DURATION)
+        batches = BatchDurations(service.url)
         while time.monotonic() < began + 60 * minutes:
             minute_ends = min(began + LINE_SECONDS * (len(seen) + 1), began + 60 * minutes)
             if churn is None:
@@ -145,9 +144,7 @@ def soak(
                 churn.until(minute_ends)
             service.check_alive()
             queue.check_alive()
-            histogram = scrape_histogram(service.url, BATCH_DURATION)
-            durations, histogram_before = histogram.since(histogram_before), histogram
-            waiting = queue.samples()[-1].length()
+            durations, waiting = batches.take(), queue.samples()[-1].length()
             seen.append(
                 Minute(
                     time.monotonic() - began,

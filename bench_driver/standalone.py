@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 from api.client import BraidClient, BraidError
 from bench_driver.machine import machine, versions
 from bench_driver.queues.process import QueueFailedError
 from bench_driver.report.text import BUSY, figures
 from bench_driver.service_process import ServiceFailedError
+from bench_driver.statistics import Histogram
 
-BATCH_DURATION = "braid_batch_duration_seconds"
-"""The service's histogram of micro-batches."""
-
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.05
 
 Report = dict[str, Any]
 
@@ -106,14 +105,65 @@ def describe(facts: Mapping[str, Any]) -> str:
     return text
 
 
+class BatchDurations:
+    """The service's micro-batches, a stretch after the other; the first one begins now."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._before = self._scrape()
+
+    def take(self) -> Histogram:
+        """Return how long the batches took that ended since this was asked before."""
+        before, self._before = self._before, self._scrape()
+        return self._before.since(before)
+
+    def _scrape(self) -> Histogram:
+        return histogram_of(scrape(self._url), "braid_batch_duration_seconds")
+
+
+def scrape(url: str) -> str:
+    """Return the metrics of the service at `url` as Prometheus would read them."""
+    answer = httpx.get(f"{url}/metrics", timeout=10, trust_env=False)
+    answer.raise_for_status()
+    return answer.text
+
+
+def histogram_of(text: str, name: str) -> Histogram:
+    """Return the histogram `name` in a text of metrics; without observations when it is not there."""
+    bounds: dict[float, float] = {}
+    total = 0.0
+    for family in text_string_to_metric_families(text):
+        if family.name != name:
+            continue
+        for sample in family.samples:
+            if sample.name == f"{name}_bucket":
+                bounds[float(sample.labels["le"])] = sample.value
+            elif sample.name == f"{name}_sum":
+                total = sample.value
+    return Histogram(bounds, total)
+
+
 def wait_running(client: BraidClient, seconds: float) -> None:
     """Return once no query is PENDING.
 
     Raises:
         TimeoutError: some still were after so long.
     """
+    wait_until(
+        lambda: next(client.queries(state="PENDING", limit=1), None) is None,
+        seconds,
+        lambda: f"all queries must be RUNNING within {seconds:g} s",
+    )
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, requirement: Callable[[], str]) -> None:
+    """Return once a condition holds, which is asked again and again.
+
+    Raises:
+        TimeoutError: the requirement, because it does not after so many seconds.
+    """
     deadline = time.monotonic() + seconds
-    while next(client.queries(state="PENDING", limit=1), None) is not None:
+    while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"all queries must be RUNNING within {seconds:g} s")
+            raise TimeoutError(requirement())
         time.sleep(_POLL_SECONDS)

@@ -7,12 +7,12 @@ what their windows cost grows with the square of the rate.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bench_driver.measure import latency, throughput
-from bench_driver.measure.clock import MACHINE, Clock
 from bench_driver.measure.search import StepResult
 from bench_driver.queues.process import Pull, QueueProcess, QueueSample
 from bench_driver.queues.schedule import Schedule
@@ -27,6 +27,21 @@ SETTLED_SECONDS = 1.5
 
 Profile = Sequence[tuple[float, int]]
 Tell = Callable[[float], None]
+
+
+class Clock:
+    """The time of the machine."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Return so many seconds later."""
+        time.sleep(seconds)
+
+
+MACHINE = Clock()
 
 
 @dataclass(frozen=True)

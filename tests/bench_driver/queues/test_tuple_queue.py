@@ -12,7 +12,7 @@ import pytest
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.queues.ring import Ring
 from bench_driver.queues.schedule import RatePart
-from bench_driver.queues.tuple_queue import BATCH_ROWS, QueueClosedError, ReadCancelledError, TupleQueue
+from bench_driver.queues.tuple_queue import BATCH_ROWS, BoundedLog, QueueClosedError, ReadCancelledError, TupleQueue
 from tests.kit.waiting import wait_until
 
 AT = 1_700_000_000_000_000
@@ -318,3 +318,23 @@ def test_waiting_costs_next_to_nothing(real_time_queue: TupleQueue) -> None:
     list(real_time_queue.read(0, 1, cancelled=lambda: bool(polls.append(None))))
     assert time.thread_time() - before < 0.1
     assert len(polls) <= 10
+
+
+def test_entries_are_numbered_from_the_beginning() -> None:
+    log: BoundedLog[str] = BoundedLog(3)
+    assert log.since(0) == ([], 0)
+    for entry in "abcde":
+        log.append(entry)
+    assert log.since(0) == (["c", "d", "e"], 5)
+    assert log.since(4) == (["e"], 5)
+    assert log.since(5) == ([], 5)
+    assert log.since(99) == ([], 5)
+
+
+def test_heavy_entries_leave_room_for_fewer() -> None:
+    log: BoundedLog[str] = BoundedLog(10)
+    for weight, entry in enumerate("abcdef"):
+        log.append(entry, weight)
+    assert log.since(0) == (["e", "f"], 6)
+    log.append("g", 1000)
+    assert log.since(0) == (["g"], 7)
