@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from bench_driver.progress import BenchProgress
 from bench_driver.report.document import FILE_NAME, Document, ReportError, Row
 from bench_driver.report.summary import OURS
 from bench_driver.report.terminal import one_line, render, seconds
-from bench_driver.reused_service import ReusedServices
 from bench_driver.standalone import interruptible
 from bench_driver.systems.system import UnsupportedError
 from bench_driver.workload import load_workload
@@ -46,7 +44,7 @@ def run_bench(
     output: Path,
     options: Options,
     console: Console,
-    measure: Measure | None = None,
+    measure: Measure = measure_task,
 ) -> int:
     """Measure, write `report.json` and `report.html` into `output`, print the table; return the exit status.
 
@@ -69,13 +67,10 @@ def run_bench(
     }
     document = Document(shlex.join(["braid", *sys.argv[1:]]), settings, machine(), versions())
     document.write(output)
-    services = ReusedServices()
-    if measure is None:
-        measure = partial(measure_task, make_service=services.make) if options.quick else measure_task
     bench = _Bench(document, output, options, measure)
     interrupted = False
     try:
-        with interruptible(), services, BenchProgress(console, len(tasks)) as progress:
+        with interruptible(), BenchProgress(console, len(tasks)) as progress:
             bench.run(tasks, progress)
     except KeyboardInterrupt:
         interrupted = True

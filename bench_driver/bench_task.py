@@ -13,7 +13,6 @@ from bench_driver.mixed_query import Query
 from bench_driver.query_load.probes import READ_PROBES
 from bench_driver.report.document import Row
 from bench_driver.report.summary import OURS
-from bench_driver.service_process import MakeService, ServiceProcess
 from bench_driver.systems.system import System, UnsupportedError
 from bench_driver.workload import Workload
 
@@ -94,7 +93,7 @@ def resolve_peers(names: Sequence[str]) -> list[str]:
     return list(systems)
 
 
-def make_system(name: str, make_service: MakeService = ServiceProcess, reading: str = READ_PROBES) -> System:
+def make_system(name: str, reading: str = READ_PROBES) -> System:
     """Return a system under test by name, not started; its module is imported only now."""
     base, _, settings = name.partition(" ")
     module, class_name = _CLASSES[base.split("-")[0]]
@@ -102,7 +101,7 @@ def make_system(name: str, make_service: MakeService = ServiceProcess, reading: 
     if base != OURS:
         return system_class(name)
     environment = {f"BRAID_{key.upper()}": value for key, value in _settings(settings).items()}
-    return system_class(environment, make_service, reading, name)
+    return system_class(environment, reading=reading, name=name)
 
 
 def variant(settings: str) -> str:
@@ -134,7 +133,7 @@ def plan(
     ]
 
 
-def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeService = ServiceProcess) -> Row:
+def measure_task(task: Task, options: Options, tell: Tell) -> Row:
     """Measure a task with the real system and real queues; each measurement gets new queues.
 
     Raises:
@@ -156,7 +155,7 @@ def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeSer
             for place, stream in enumerate(workload.streams)
         }
         measured = measure_system(
-            make_system(task.system, make_service, options.reading),
+            make_system(task.system, options.reading),
             workload,
             queries,
             queues,

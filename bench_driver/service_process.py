@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -166,10 +166,6 @@ class ServiceProcess:
             shutil.rmtree(self.data_dir, ignore_errors=True)
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-# makes a service by the name of its folder and its environment
-MakeService = Callable[[str, Mapping[str, str]], ServiceProcess]
 
 
 @contextlib.contextmanager

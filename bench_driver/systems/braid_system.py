@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from bench_driver.query_load.process import QueryLoad, run_load
 from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
-from bench_driver.service_process import MakeService, ServiceFailedError, ServiceProcess
+from bench_driver.service_process import ServiceFailedError, ServiceProcess
 from bench_driver.systems.system import QUEUE, Deployment, Output, System, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
@@ -55,7 +55,7 @@ class BraidSystem(System):
     def __init__(
         self,
         environment: Mapping[str, str] | None = None,
-        make_service: MakeService = ServiceProcess,
+        make_service: Callable[[str, Mapping[str, str]], ServiceProcess] = ServiceProcess,
         reading: str = READ_PROBES,
         name: str = "braid",
     ) -> None:

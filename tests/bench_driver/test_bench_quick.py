@@ -1,7 +1,7 @@
 """The quick form of workloads, as a user runs it: a service, its queues, its load and its readers are all real.
 
-Workloads share a service. `make bench-quick` runs all of them at their full quick length. Else it is one whose
-queries come and go, with few of them.
+`make bench-quick` runs all of them at their full quick length. Else it is one whose queries come and go, with few of
+them.
 """
 
 from __future__ import annotations
