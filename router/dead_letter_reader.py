@@ -9,9 +9,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from operators.block_files import read_table
+from router.batch_index import BatchIndex
 from router.cursor import Position, encode_cursor
 from router.page import Page, widened
-from router.result_reader import BatchIndex
 from sources.core.errors import CorruptData, MalformedRequest
 from sources.core.least_recently_used import LeastRecentlyUsed
 from sources.core.storage import Storage

@@ -14,12 +14,13 @@ from dataclasses import replace
 from functools import cached_property
 
 from engine.job_files import BATCHES
+from router.batch_index import BatchIndex
 from router.courier import Courier
 from router.delivery import Delivery, News
 from router.delivery_log import DeliveredQuery, DeliveryFollower
 from router.progress import Progress, part_of, read_progress, tell_alive, write_progress
 from router.refused_rows import RefusedRows
-from router.result_reader import BatchIndex, ResultReader
+from router.result_reader import ResultReader
 from router.share import Share, holding
 from router.sinks.sink import DelivererIdentity
 from sources.core.confinement import Confinement

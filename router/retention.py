@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, batch_of, block_paths
-from router.result_reader import BatchIndex
+from router.batch_index import BatchIndex
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
 

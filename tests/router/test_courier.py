@@ -17,6 +17,7 @@ from operators.expressions import Column
 from operators.queries import Selection
 from operators.query_parts import Output
 from router import courier, delivery
+from router.batch_index import BatchIndex
 from router.courier import Courier
 from router.delivery import Delivery
 from router.delivery_log import DeliveredQuery
@@ -24,7 +25,7 @@ from router.deployment import Deployment
 from router.page import Page
 from router.progress import DELIVERING, Progress
 from router.refused_rows import RefusedRows
-from router.result_reader import BatchIndex, ResultReader
+from router.result_reader import ResultReader
 from router.sinks.connectors import read_sink
 from router.sinks.sink import DelivererIdentity
 from sources.core.errors import Gone

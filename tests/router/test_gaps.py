@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from router.batch_index import BatchIndex
 from router.dead_letter_reader import DeadLetterReader
 from router.page import Page
-from router.result_reader import BatchIndex, ResultReader
+from router.result_reader import ResultReader
 from sources.core.errors import Gone
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage

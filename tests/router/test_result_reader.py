@@ -19,9 +19,10 @@ from operators.expressions import Call, Column
 from operators.queries import Aggregation, Query, Selection
 from operators.query_parts import COUNT_ALL, Measure, Output
 from operators.windows import Emit, Window
-from router import result_reader
+from router import batch_index, result_reader
+from router.batch_index import BatchIndex
 from router.deployment import Deployment
-from router.result_reader import BatchIndex, ResultReader
+from router.result_reader import ResultReader
 from sources.core.errors import MalformedRequest
 from sources.core.record_log import RecordLog
 from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
@@ -115,8 +116,8 @@ def test_selection_pages_are_the_rows_of_the_slot_between_its_epochs(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # small, so that summaries and records read again take part
-        patch.setattr(result_reader, "RECENT_RECORDS", 3)
-        patch.setattr(result_reader, "STRETCH", 2)
+        patch.setattr(batch_index, "RECENT_RECORDS", 3)
+        patch.setattr(batch_index, "STRETCH", 2)
         storage = Storage(folder)
         writer, reader = BatchWriter(storage), ResultReader(storage)
         expected: dict[int, list[int]] = {slot: [] for slot in (0, 1, 63, 64, 70, 200)}
@@ -190,8 +191,8 @@ def test_pages_have_the_rows_of_all_deployments_whatever_slot_they_had(
 ) -> None:
     """Other queries have the slots before, after and in between; cursors are read on as more comes."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(result_reader, "RECENT_RECORDS", 3)
-        patch.setattr(result_reader, "STRETCH", 2)
+        patch.setattr(batch_index, "RECENT_RECORDS", 3)
+        patch.setattr(batch_index, "STRETCH", 2)
         storage = Storage(folder)
         writer, reader = BatchWriter(storage), ResultReader(storage)
         deployments, at = [], 0

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.batch_index import BatchIndex
 from router.dead_letter_reader import DeadLetterReader
-from router.result_reader import BatchIndex, ResultReader
+from router.result_reader import ResultReader
 from router.retention import NEWEST_KEPT, Retention
 from sources.core.errors import Gone
 from sources.core.record_log import RecordLog

@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
-from router.result_reader import BatchIndex, ResultReader
+from router.batch_index import BatchIndex
+from router.result_reader import ResultReader
 from session.commands.queries import MOST_DEPLOYMENTS
 from session.commands.query_requests import Replacement
 from session.log.snapshot import PATH
