@@ -44,7 +44,8 @@ from engine.spark.masters import is_one_machine
 from session.log.plan_snapshot import trim_plan_log
 from session.settings import SECRET, Settings, load_settings
 from session.shared_session import SharedSession
-from session.upkeep.supervisor import JobSupervisor, Supervisor
+from session.upkeep.job_supervisor import JobSupervisor
+from session.upkeep.supervisor import Supervisor
 from session.upkeep.watchdog import Watchdog
 from sources.core.errors import BraidError
 from sources.core.storage import Storage

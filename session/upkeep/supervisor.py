@@ -1,17 +1,8 @@
-"""Keep the Spark driver and other child processes running, and leave nothing of them behind.
+"""Keep child processes running, and leave nothing of them behind.
 
 Lifecycle of a child: leftovers of an earlier service are ended → spawn → (dies → the processes that it started are
 ended → pause → spawn)* → stop. Its standard input is a pipe that nobody writes to: its end tells the child that the
 service died. Its process group is its own, so that Ctrl-C in a terminal reaches the service alone.
-
-The Spark driver writes files in the data directory: ``job.json`` with the process ids of itself and of its JVM (and
-when those processes were created, because ids are reused), ``ready.json`` with its own id once its first batch is
-committed, and ``failing.json`` with its own id and how often the query ended in a row, until it is ready again. Once a
-process of the job has found a file missing or damaged without which no batch can be run, ``damaged.json`` says so: then
-the driver ends and is not started again, because only a backup helps.
-
-Temporary files of the driver and its workers go into folders of their own, made before each start. The JVM is killed
-in the end, and would leave some 15 MB behind each time; ``scratch.json`` says which folders must be removed.
 """
 
 from __future__ import annotations
@@ -19,27 +10,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import orjson
 import psutil
 
-from engine.job_files import DAMAGED, FAILING_FILE, HEARTBEAT, JOB_FILE, READY_FILE, read_damage
-from engine.recovery.checkpoint import check_checkpoint
-from sources.core.storage import Storage
-
-SCRATCH_FILE = "scratch.json"
-SCRATCH_PREFIX = "braid-job-"
-SPARK_LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 LOG_BYTES = 16 << 20
 LOG_FILES = 4
 HEALTHY_SECONDS = 60.0
@@ -101,13 +82,13 @@ class Supervisor:
         with self._lock:
             process = self._process
         if process is not None and process.returncode is None:
-            family = _family(process.pid)
+            family = family_of(process.pid)
             _close_input(process)
             if not self._ended_within(deadline / 2):
                 _signal(process, signal.SIGTERM)
                 self._ended_within(until - time.monotonic())
             if process.returncode is None:
-                family = _family(process.pid)
+                family = family_of(process.pid)
                 _signal(process, signal.SIGKILL)
             descendants = [member for member in family if member.pid != process.pid]
             kill_all(wait_gone(descendants, max(0.1, until - time.monotonic())))
@@ -123,7 +104,7 @@ class Supervisor:
         self._stopping.set()
         process = self._process
         if process is not None and process.returncode is None:
-            for member in _family(process.pid):
+            for member in family_of(process.pid):
                 with contextlib.suppress(psutil.Error):
                     member.kill()
         self._end_leftovers()
@@ -208,126 +189,6 @@ class Supervisor:
         """End what the child, or that of an earlier service, left running."""
 
 
-class JobSupervisor(Supervisor):
-    """Runs the Spark driver."""
-
-    def __init__(self, command: Sequence[str], storage: Storage, log_file: Path, **options: Any) -> None:
-        super().__init__("job", command, log_file, **options)
-        self._storage = storage
-        self.stall: str | None = None
-        """Why the job gets nowhere, as the watchdog sees it; None while it gets on."""
-
-    def start(self) -> None:
-        """End what an earlier service left behind, and start the child; CorruptData for a damaged checkpoint."""
-        self._end_leftovers()
-        self._storage.delete(DAMAGED)
-        check_checkpoint(self._storage)
-        super().start()
-
-    def is_ready(self) -> bool:
-        """Whether the child that runs now has committed its first batch, and gets on."""
-        if self.stall is not None or self._storage.exists(DAMAGED):
-            return False
-        ready = _read_json(self._storage, READY_FILE).get("pid")
-        return ready is not None and ready == self.pid
-
-    def why_not_ready(self) -> str:
-        """Say what the child is doing while it is not ready."""
-        if self._stopping.is_set():
-            return "The service is stopping."
-        damage = read_damage(self._storage)
-        if damage is not None:
-            return f"The job ends and is not started again. {damage}"
-        if self.stall is not None:
-            return self.stall
-        failing = _read_json(self._storage, FAILING_FILE)
-        if self.pid is not None and failing.get("pid") == self.pid:
-            if failing.get("is_isolating"):
-                return (
-                    "A batch could not be run; the job is finding out which query or which input is to blame."
-                    f" The log says how: {self.log_file}."
-                )
-            return (
-                f"The Spark job's query ended {failing['times']} times in a row and is started again."
-                f" The log says why: {self.log_file}."
-            )
-        if self.deaths:
-            return (
-                f"The Spark job is being restarted; it ended {self.deaths} times, the last time with"
-                f" {self._last_end}. Its log is {self.log_file}."
-            )
-        return "The Spark job is starting; its first batch is not committed yet."
-
-    def members(self) -> list[psutil.Process]:
-        """Return the processes of the job that run: the driver, its JVM, and all that they started."""
-        pid = self.pid
-        return [] if pid is None else _family(pid)
-
-    def end_all(self) -> None:
-        """End the job with all its processes, whatever they do; it is started anew."""
-        kill_all(self.members())
-
-    def _may_start_again(self) -> bool:
-        damage = read_damage(self._storage)
-        if damage is not None:
-            log.error("the job cannot go on", extra={"fields": {"why": damage}})
-        return damage is None
-
-    def _before_spawn(self) -> None:
-        self.stall = None
-        self._storage.delete(HEARTBEAT)
-        self._storage.delete(READY_FILE)
-        self._storage.delete(FAILING_FILE)
-        self._environment |= make_scratch(self._storage)
-
-    def _end_leftovers(self) -> None:
-        end_leftovers(self._storage)
-        remove_scratch(self._storage)
-
-
-def make_scratch(storage: Storage) -> dict[str, str]:
-    """Make folders for the temporary files of a job, note them and return the variables that name them to it."""
-    local_dirs = list(filter(None, os.environ.get(SPARK_LOCAL_DIRS, "").split(",")))
-    temp_folder, *local_folders = folders = [
-        tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=parent) for parent in (None, *local_dirs)
-    ]
-    try:
-        storage.put(SCRATCH_FILE, orjson.dumps({"folders": folders}))
-    except OSError:  # nobody would remove folders that are not noted
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return {"TMPDIR": temp_folder} | ({SPARK_LOCAL_DIRS: ",".join(local_folders)} if local_folders else {})
-
-
-def remove_scratch(storage: Storage) -> None:
-    """Remove the folders that the last :func:`make_scratch` noted, as far as they are on this machine."""
-    for folder in _read_json(storage, SCRATCH_FILE).get("folders", []):
-        if isinstance(folder, str) and Path(folder).name.startswith(SCRATCH_PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
-    storage.delete(SCRATCH_FILE)
-
-
-def end_leftovers(storage: Storage) -> None:
-    """End the driver and the JVM that ``job.json`` names, with all processes they started, and remove the file.
-
-    A process counts only if it was created at the time in the file: process ids are reused.
-    """
-    job = _read_json(storage, JOB_FILE)
-    leftovers: list[psutil.Process] = []
-    for name in ("", "jvm_"):
-        pid, created = job.get(f"{name}pid"), job.get(f"{name}create_time")
-        if isinstance(pid, int) and isinstance(created, (int, float)):
-            with contextlib.suppress(psutil.Error):
-                if abs(psutil.Process(pid).create_time() - created) < 1:
-                    leftovers += _family(pid)
-    leftovers = [process for process in leftovers if not _is_gone(process)]
-    if leftovers:
-        log.warning("ending what is left of a job", extra={"fields": {"pids": [p.pid for p in leftovers]}})
-        kill_all(leftovers)
-    storage.delete(JOB_FILE)
-
-
 def kill_all(processes: Iterable[psutil.Process]) -> None:
     """Kill processes and wait until they are gone."""
     killed = []
@@ -344,7 +205,7 @@ def wait_gone(processes: Sequence[psutil.Process], seconds: float) -> list[psuti
     A zombie is gone: whoever started it reaps it. ``psutil.wait_procs`` would reap children of ours itself.
     """
     until = time.monotonic() + seconds
-    while (running := [p for p in processes if not _is_gone(p)]) and time.monotonic() < until:
+    while (running := [p for p in processes if not is_gone(p)]) and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
     return running
 
@@ -372,7 +233,8 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             os.kill(process.pid, number)
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def family_of(pid: int) -> list[psutil.Process]:
+    """Return a process that runs and all that it started, nothing when it has ended."""
     try:
         parent = psutil.Process(pid)
         return [parent, *parent.children(recursive=True)]
@@ -380,19 +242,12 @@ def _family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _is_gone(process: psutil.Process) -> bool:
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended, be it reaped or not."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return True
-
-
-def _read_json(storage: Storage, path: str) -> dict[str, Any]:
-    try:
-        value = orjson.loads(storage.get(path))
-    except (FileNotFoundError, orjson.JSONDecodeError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _open_log(path: Path) -> RotatingFileHandler:

@@ -19,7 +19,7 @@ import psutil
 
 from engine.job_files import BATCHES, read_heartbeat
 from engine.recovery.isolation_log import note_outlasted, pending_batch
-from session.upkeep.supervisor import JobSupervisor
+from session.upkeep.job_supervisor import JobSupervisor
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
 

@@ -13,7 +13,7 @@ import orjson
 import psutil
 import pytest
 
-from session.upkeep.supervisor import JobSupervisor, end_leftovers
+from session.upkeep.job_supervisor import JobSupervisor, end_leftovers
 from sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 

@@ -15,7 +15,7 @@ import pytest
 
 from engine.job_files import BATCHES, write_heartbeat
 from engine.recovery.isolation_log import OUTLASTED
-from session.upkeep.supervisor import JobSupervisor
+from session.upkeep.job_supervisor import JobSupervisor
 from session.upkeep.watchdog import START_SECONDS, WATCHED_SECONDS, Watchdog
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
