@@ -3,8 +3,7 @@
 Invariants:
 
 - One :class:`PushLog` writes a stream (a lock on the file ``durable`` keeps others out); any number of processes read.
-- ``durable`` holds the offset up to which frames are on disk, as 8 bytes shared through memory. It moves after
-  the flush, so readers never see a tuple that a power cut could take back, and asking for it costs one memory access.
+- ``durable`` holds the offset up to which frames are on disk (:mod:`sources.connectors.durable_offset`).
 - What is at or after the durable offset may be torn by a crash; opening the log cuts it off. What is before it was
   acknowledged: if that does not read back, CorruptData is raised and nothing is cut.
 - Nothing is acknowledged that lies in a file which nobody could open any more, as its folder was removed or unmounted.
@@ -12,9 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -25,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from sources.connectors.connector import Chunk, Extent
+from sources.connectors.durable_offset import DURABLE, DurableOffset, read_durable
 from sources.connectors.segment import (
     FrameHeader,
     MalformedInput,
@@ -40,7 +38,7 @@ from sources.connectors.segment import (
     segment_index,
     segment_path,
 )
-from sources.core.errors import Conflict, NotAllowed, NotReady
+from sources.core.errors import NotAllowed, NotReady
 from sources.core.schema import StreamDefinition
 from sources.core.storage import Storage, not_read_back, sync_folder
 
@@ -48,7 +46,6 @@ PARTITION = "0"
 ROLL_BYTES = 64 << 20
 JOINED_BYTES = 1 << 20  # up to here one write of a copy beats several writes
 
-_DURABLE = struct.Struct("<q")
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -116,7 +113,7 @@ class PushLog:
         self._closed = False
         try:
             _make_folders(self._folder)
-            self._durable = _DurableOffset(root / "durable", definition.name)
+            self._durable = DurableOffset(root / "durable", definition.name)
             try:
                 self._open_last_segment()
             except BaseException:
@@ -326,9 +323,9 @@ class PushConnector:
             except FileNotFoundError:  # not begun
                 return {PARTITION: Extent(0, 0)}
             weakref.finalize(self, os.close, self._durable)
-        end = _read_durable(self._durable)
+        end = read_durable(self._durable)
         if end is None and self._end:
-            raise not_read_back(str(self._durable_path), f"it must have {_DURABLE.size} bytes")
+            raise not_read_back(str(self._durable_path), f"it must have {DURABLE.size} bytes")
         self._end = end or 0
         return {PARTITION: Extent(0, self._end)}
 
@@ -353,52 +350,6 @@ class PushConnector:
                 header.received_us,
                 header.bytes * high // total - header.bytes * low // total,
             )
-
-
-class _DurableOffset:
-    """The writer's hold on the file that tells readers how far the log is on disk.
-
-    The file is read and written, never mapped: one that is cut under a map would end the process.
-    """
-
-    def __init__(self, path: Path, stream: str) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._file)
-            raise Conflict(
-                f"One process at a time may write stream {stream!r}, and another does; stop it first.",
-                stream=stream,
-            ) from None
-        try:
-            if os.fstat(self._file).st_size < _DURABLE.size:
-                self.set(0)
-        except OSError:
-            os.close(self._file)
-            raise
-
-    def get(self) -> int:
-        return _read_durable(self._file) or 0
-
-    def set(self, offset: int) -> None:
-        os.pwrite(self._file, _DURABLE.pack(offset), 0)
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-def _read_durable(file: int) -> int | None:
-    """Return the durable offset in an open file, read until it is the same twice; None where it is not there whole."""
-    former = None
-    while True:
-        data = os.pread(file, _DURABLE.size, 0)
-        if len(data) < _DURABLE.size:
-            return None
-        if data == former:
-            offset: int = _DURABLE.unpack(data)[0]
-            return offset
-        former = data
 
 
 def _make_folders(folder: Path) -> None:
