@@ -15,29 +15,26 @@ from api import (
     changes,
     docs_page,
     documents,
-    events,
-    health,
     live,
     logs,
+    operation,
     plans,
     problems,
     queries,
     results,
-    scrape,
     sql,
     streams,
     tables,
 )
 from api.access import caller_of
-from api.headers import SafeHeaders
-from api.heads import HeadAsGet
+from api.headers import HeadAsGet, SafeHeaders
 from api.limits import AnswerLimit, BodyMemory, RequestLimit
 from api.origins import KnownOrigins, hosts_of
 from api.page import files as page
 from api.service import Service
 
-ROUTERS = (streams, events, tables, queries, changes, results, live, plans, sql, access, scrape)
-OPEN_ROUTERS = (health, docs_page, page)
+ROUTERS = (streams, tables, queries, changes, results, live, plans, sql, access, operation)
+OPEN_ROUTERS = (operation.probes, docs_page.router, page.router)
 """What answers without a key: it tells nothing of what is in the service."""
 CURSOR_HEADERS = ("Braid-Cursor", "Braid-End", "Location", "Retry-After")
 
@@ -87,8 +84,8 @@ def create_app(service: Service) -> FastAPI:
     documents.install(app)
     for module in ROUTERS:
         app.include_router(module.router, dependencies=[Depends(caller_of)], responses=documents.refused(401, 403))
-    for module in OPEN_ROUTERS:
-        app.include_router(module.router)
+    for router in OPEN_ROUTERS:
+        app.include_router(router)
     return app
 
 

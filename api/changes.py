@@ -11,11 +11,10 @@ from fastapi import APIRouter, Request, Response
 from api import documents
 from api.access import WriterDep
 from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
-from api.documents import QUERY_SCHEMA, answers, json_body, no_body
-from api.parameters import Drain, Wait
+from api.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body, no_body
+from api.news import settled
 from api.queries import created, fields_of, once_running
 from api.service import Service, ServiceDep
-from api.settled import settled
 from session.access.tenant_session import TenantSession
 from session.commands.query_requests import Replacement
 from session.commands.writer import Started

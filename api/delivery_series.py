@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from api.exposition import family
-from api.histograms import Histograms
+from api.histograms import Histograms, family
 from api.query_series import OTHER
 from router.progress import DELIVERING, Progress
 from session.state.query_record import QueryRecord

@@ -1,11 +1,12 @@
-"""What ``/openapi.json`` and ``/docs`` say beside the code: bodies, examples and refusals."""
+"""What ``/openapi.json`` and ``/docs`` say beside the code: bodies, examples, refusals and common parameters."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Query
 from fastapi.openapi.utils import get_openapi
+from pydantic import AfterValidator
 
 from api import problems
 from api.rows import ARROW, JSON, NDJSON
@@ -270,6 +271,24 @@ EVENTS_BODY: Json = {
         },
     },
 }
+
+
+MOST_ROWS = 100_000
+LONGEST_WAIT_SECONDS = 60.0
+
+
+Limit = Annotated[
+    int,
+    Query(ge=1, description=f"Most rows of one answer; more than {MOST_ROWS} counts as {MOST_ROWS}."),
+    AfterValidator(lambda rows: min(rows, MOST_ROWS)),
+]
+After = Annotated[str | None, Query(description="The cursor of an earlier answer; without one, from the beginning.")]
+Wait = Annotated[
+    float,
+    Query(ge=0, description=f"Seconds to wait; more than {LONGEST_WAIT_SECONDS:g} counts as that."),
+    AfterValidator(lambda seconds: min(seconds, LONGEST_WAIT_SECONDS)),
+]
+Drain = Annotated[bool, Query(description="Still emit the windows that are complete; `false` stops at once.")]
 
 
 def install(app: FastAPI) -> None:

@@ -1,4 +1,4 @@
-"""Headers that keep browsers from doing more with an answer than to show it; on every answer."""
+"""What every answer has: headers that keep browsers from doing more with it than to show it; and no body for HEAD."""
 
 from __future__ import annotations
 
@@ -34,3 +34,26 @@ class SafeHeaders:
             await send(message)
 
         await self._app(scope, receive, add if scope["type"] == "http" else send)
+
+
+class HeadAsGet:
+    """ASGI middleware: lets GET answer a HEAD and leaves the body out (RFC 9110, section 9.3.2).
+
+    The answer is over with its headers, so what would follow, a stream without end for example, sees nobody listening.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body"})
+
+        await self._app({**scope, "method": "GET"}, receive, send_headers)

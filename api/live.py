@@ -13,9 +13,8 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from api.access import ReaderDep
-from api.documents import refused
+from api.documents import After, refused
 from api.news import POLL_SECONDS
-from api.parameters import After
 from api.results import deployed_query, is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor

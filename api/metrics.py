@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 
 from api.delivery_series import DeliverySeries
-from api.exposition import family
+from api.histograms import family
 from api.query_series import OTHER, QuerySeries
 from api.stream_series import Sharing, stream_families
 from operators.state.bucket_store import BUCKETS

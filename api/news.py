@@ -1,4 +1,4 @@
-"""Wake the readers that wait for the next batch, without a thread for each of them.
+"""Wait on the event loop for the next batch, or until a command is on disk: thousands of clients hold no thread each.
 
 Batches are applied on a thread of the session; readers wait on the event loop. One event serves all readers: a batch
 sets it and puts a new one in its place.
@@ -10,6 +10,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from session.commands.writer import Started, Wake
 
 POLL_SECONDS = 1.0
 
@@ -57,3 +62,23 @@ class News:
         assert self._event is not None, "bind() must come before wait()"
         with suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
+
+
+async def settled(begin: Callable[[Wake], Started], reads_files: bool = False) -> list[dict[str, Any]]:
+    """Begin a command, and return its answer once it is durable and applied; one that ``reads_files`` on a thread."""
+    loop = asyncio.get_running_loop()
+    on_disk: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_resolve, on_disk)
+
+    begun = await run_in_threadpool(begin, wake) if reads_files else begin(wake)
+    if begun.command is not None:
+        await on_disk
+    return await run_in_threadpool(begun.finished) if reads_files else begun.finished()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():  # the client may have left
+        future.set_result(None)

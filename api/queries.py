@@ -12,11 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from api import documents
 from api.access import ReaderDep, WriterDep
 from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
-from api.documents import QUERY_SCHEMA, answers, json_body
-from api.parameters import Drain, Wait
+from api.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
+from api.news import settled
 from api.planning import QUICK_BYTES
 from api.service import Service, ServiceDep
-from api.settled import settled
 from session.access.tenant_session import TenantSession
 from session.commands.query_lookup import MOST_LISTED
 from session.commands.query_requests import QueryRequest

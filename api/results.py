@@ -16,9 +16,8 @@ from starlette.concurrency import run_in_threadpool
 
 from api import documents, rows
 from api.access import ReaderDep
-from api.documents import answers
+from api.documents import After, Limit, Wait, answers
 from api.news import POLL_SECONDS
-from api.parameters import After, Limit, Wait
 from api.service import Service, ServiceDep
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.page import Gap, Page

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Request, Response
 from api import documents
 from api.access import AdminDep, ReaderDep
 from api.bodies import answer_once, outcome, read_body, response_of, statement_of
-from api.documents import answers, refused, sql_body
-from api.parameters import Wait
+from api.documents import Wait, answers, refused, sql_body
 from api.service import ServiceDep
 from session.state.requests import Outcome
 from sources.core.errors import UnknownObject

@@ -12,8 +12,7 @@ from api.cli.bench import bench, demo
 from api.cli.command import Group, root_url_option
 from api.cli.queries import drop, explain, pause, queries, replace, resume
 from api.cli.query import query, results
-from api.cli.route import route
-from api.cli.serve import serve
+from api.cli.serve import route, serve
 from api.cli.sql import sql
 from api.cli.streams import push, refresh, streams, tables
 

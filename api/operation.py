@@ -1,0 +1,46 @@
+"""``/healthz``, ``/readyz`` and ``/metrics``: whether the service is alive, and ready; for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from api.access import MonitorDep
+from api.documents import answers, refused
+from api.metrics import CONTENT_TYPE
+from api.service import ServiceDep
+from sources.core.errors import NotReady
+
+router = APIRouter(tags=["operation"])
+probes = APIRouter(tags=["operation"])
+
+
+@probes.get("/healthz", responses=answers(200, "The service is alive.", {"alive": True}))
+async def healthz() -> dict[str, bool]:
+    """Tell that the service answers."""
+    return {"alive": True}
+
+
+@probes.get("/readyz", responses=answers(200, "Queries run at full speed.", {"ready": True}, 503))
+def readyz(service: ServiceDep) -> dict[str, bool]:
+    """Tell whether queries are taken and run at full speed; if not, the problem says why."""
+    service.check_running()
+    reason = service.session.problem or service.why_not_ready()
+    if reason is not None:
+        raise NotReady(reason)
+    return {"ready": True}
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Metrics for Prometheus.",
+            "content": {"text/plain": {"example": "braid_epoch 3.0\n"}},
+        },
+        **refused(503),
+    },
+)
+def metrics(service: ServiceDep, _: MonitorDep) -> Response:
+    """Read all metrics in Prometheus' text format."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE)
