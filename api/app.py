@@ -10,27 +10,27 @@ from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from api import (
+from api import logs
+from api.http import problems
+from api.http.headers import HeadAsGet, SafeHeaders
+from api.http.limits import AnswerLimit, BodyMemory, RequestLimit
+from api.http.origins import KnownOrigins, hosts_of
+from api.page import files as page
+from api.routes import (
     access,
     changes,
     docs_page,
     documents,
     live,
-    logs,
     operation,
     plans,
-    problems,
     queries,
     results,
     sql,
     streams,
     tables,
 )
-from api.access import caller_of
-from api.headers import HeadAsGet, SafeHeaders
-from api.limits import AnswerLimit, BodyMemory, RequestLimit
-from api.origins import KnownOrigins, hosts_of
-from api.page import files as page
+from api.routes.access import caller_of
 from api.service import Service
 
 ROUTERS = (streams, tables, queries, changes, results, live, plans, sql, access, operation)

@@ -28,7 +28,7 @@ import uvicorn
 
 from api import interpreter, logs
 from api.app import create_app
-from api.connections import Connection
+from api.http.connections import Connection
 from api.preconditions import (
     SPARE_DESCRIPTORS,
     CannotStart,

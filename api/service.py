@@ -10,11 +10,11 @@ from typing import Annotated, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from api.metrics import Metrics
+from api.http.planning import Turns
+from api.metrics.metrics import Metrics
+from api.metrics.stream_series import Lag
 from api.news import News
-from api.planning import Turns
 from api.pushes import Pushes
-from api.stream_series import Lag
 from engine.job_files import BATCHES
 from router.dead_letter_reader import DeadLetterReader
 from router.page import Page

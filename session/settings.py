@@ -108,7 +108,7 @@ class Settings:
 
     Requests must name one of ``allowed_hosts`` (``*``: any), or, where that is empty, the address listened on.
     Pages of ``allowed_origins`` (``https://board.example.com``, ``*``: any) may call the service from a browser, others
-    may not. A client must send a request, and take its answer, at a pace (:mod:`api.connections`), after
+    may not. A client must send a request, and take its answer, at a pace (:mod:`api.http.connections`), after
     ``request_timeout_seconds`` of grace. The head of a request has at most ``max_header_bytes``, and at most
     ``max_connections`` requests run, or wait, at a time.
     """

@@ -320,7 +320,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
 
 
 def test_examples_of_the_documentation_work(rest: Rest) -> None:
-    from api.documents import CREATE_STREAM, EVENTS, SELECT
+    from api.routes.documents import CREATE_STREAM, EVENTS, SELECT
 
     assert rest.client.delete("/streams/purchases").status_code == 204
     rest.stream(CREATE_STREAM)

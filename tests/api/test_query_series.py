@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.query_series import OTHER, QuerySeries
+from api.metrics.query_series import OTHER, QuerySeries
 from operators.windows import SessionWindow
 from router.latency import LATENCY_SECONDS
 from tests.session.queries import aggregation

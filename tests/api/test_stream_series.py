@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.stream_series import Sharing
+from api.metrics.stream_series import Sharing
 from tests.session.records import record
 
 STREAMS = {"s-1": "purchases", "s-2": "ads"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.origins import hosts_of
+from api.http.origins import hosts_of
 from session.settings import Settings
 from tests.api.rest import STREAM, Rest, open_rest
 

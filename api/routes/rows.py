@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from api.problems import NotAcceptable
+from api.http.problems import NotAcceptable
 from router.page import Gap, Page
 from router.row_text import ndjson, objects, pieces
 

@@ -9,11 +9,11 @@ import orjson
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from api import documents
-from api.access import AdminDep, ReaderDep, WriterDep
-from api.bodies import answer_once, fingerprint, idempotency_key, outcome, read_body, statement_of
-from api.documents import EVENTS_BODY, After, Limit, answers, refused, sql_body
-from api.rows import json_page
+from api.http.bodies import answer_once, fingerprint, idempotency_key, outcome, read_body, statement_of
+from api.routes import documents
+from api.routes.access import AdminDep, ReaderDep, WriterDep
+from api.routes.documents import EVENTS_BODY, After, Limit, answers, refused, sql_body
+from api.routes.rows import json_page
 from api.service import ServiceDep
 from router.row_text import pieces
 from session.state.requests import Outcome

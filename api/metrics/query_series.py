@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from api.histograms import Histograms, family, label_names, labelled
+from api.metrics.histograms import Histograms, family, label_names, labelled
 from session.state.query_record import QueryRecord
 
 OTHER = "other"

@@ -1,4 +1,4 @@
-"""``/queries``: register, validate, list, look at and retire queries; see :mod:`api.changes` for what changes them."""
+"""``/queries``: register, validate, list, look at and retire queries; :mod:`api.routes.changes` changes them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from api import documents
-from api.access import ReaderDep, WriterDep
-from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
-from api.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
+from api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
+from api.http.planning import QUICK_BYTES
 from api.news import settled
-from api.planning import QUICK_BYTES
+from api.routes import documents
+from api.routes.access import ReaderDep, WriterDep
+from api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
 from api.service import Service, ServiceDep
 from session.access.tenant_session import TenantSession
 from session.commands.query_lookup import MOST_LISTED

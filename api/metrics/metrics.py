@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
-from api.delivery_series import DeliverySeries
-from api.histograms import family
-from api.query_series import OTHER, QuerySeries
-from api.stream_series import Sharing, stream_families
+from api.metrics.delivery_series import DeliverySeries
+from api.metrics.histograms import family
+from api.metrics.query_series import OTHER, QuerySeries
+from api.metrics.stream_series import Sharing, stream_families
 from operators.state.bucket_store import BUCKETS
 from router.page import Page
 from session.commands.query_lookup import DeployedQuery

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from api.histograms import Histograms, family
-from api.query_series import OTHER
+from api.metrics.histograms import Histograms, family
+from api.metrics.query_series import OTHER
 from router.progress import DELIVERING, Progress
 from session.state.query_record import QueryRecord
 from session.upkeep.deliveries import lag_seconds

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter, Query, Response
 
-from api.access import AdminDep, ReaderDep
-from api.documents import Json, answers
+from api.routes.access import AdminDep, ReaderDep
+from api.routes.documents import Json, answers
 from api.service import Service, ServiceDep
 from optimizer.graph import to_dot
 from sources.core.errors import TooLarge

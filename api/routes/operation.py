@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from api.access import MonitorDep
-from api.documents import answers, refused
-from api.metrics import CONTENT_TYPE
+from api.metrics.metrics import CONTENT_TYPE
+from api.routes.access import MonitorDep
+from api.routes.documents import answers, refused
 from api.service import ServiceDep
 from sources.core.errors import NotReady
 

@@ -9,10 +9,10 @@ from urllib.parse import quote
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from api import documents
-from api.access import AdminDep, ReaderDep
-from api.bodies import answer_once, outcome, read_body, response_of, statement_of
-from api.documents import Wait, answers, refused, sql_body
+from api.http.bodies import answer_once, outcome, read_body, response_of, statement_of
+from api.routes import documents
+from api.routes.access import AdminDep, ReaderDep
+from api.routes.documents import Wait, answers, refused, sql_body
 from api.service import ServiceDep
 from session.state.requests import Outcome
 from sources.core.errors import UnknownObject

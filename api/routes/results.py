@@ -1,4 +1,4 @@
-"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`api.live` for the stream of them.
+"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`api.routes.live` for the stream of them.
 
 ``/queries/{id}/dead-letters``: those of them that its sink refused for good.
 """
@@ -14,10 +14,10 @@ import orjson
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from api import documents, rows
-from api.access import ReaderDep
-from api.documents import After, Limit, Wait, answers
 from api.news import POLL_SECONDS
+from api.routes import documents, rows
+from api.routes.access import ReaderDep
+from api.routes.documents import After, Limit, Wait, answers
 from api.service import Service, ServiceDep
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.page import Gap, Page

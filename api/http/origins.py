@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.problems import document_of, problem
+from api.http.problems import document_of, problem
 from session.settings import Settings
 from sources.core.errors import BraidError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from api.access import CallerDep
-from api.bodies import answer_once, outcome, read_body, statement_of
-from api.documents import answers, sql_body
+from api.http.bodies import answer_once, outcome, read_body, statement_of
+from api.routes.access import CallerDep
+from api.routes.documents import answers, sql_body
 from api.service import ServiceDep
 from session.commands.execution import execute_statement
 from session.state.requests import Outcome

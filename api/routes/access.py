@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from api import documents
-from api.bodies import idempotency_key, outcome, parse_json, read_body, response_of
-from api.documents import answers, json_body, refused
+from api.http.bodies import idempotency_key, outcome, parse_json, read_body, response_of
+from api.routes import documents
+from api.routes.documents import answers, json_body, refused
 from api.service import ServiceDep
 from session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Quotas, Tenant
 from session.access.registry import AccessRegistry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import document_of, headers_of, problem
+from api.http.problems import document_of, headers_of, problem
 from sources.core.errors import Overloaded
 
 PROBES = ("/healthz", "/readyz")

@@ -8,12 +8,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from api import documents
-from api.access import WriterDep
-from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
-from api.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body, no_body
+from api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.news import settled
-from api.queries import created, fields_of, once_running
+from api.routes import documents
+from api.routes.access import WriterDep
+from api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body, no_body
+from api.routes.queries import created, fields_of, once_running
 from api.service import Service, ServiceDep
 from session.access.tenant_session import TenantSession
 from session.commands.query_requests import Replacement

@@ -12,10 +12,10 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from api.access import ReaderDep
-from api.documents import After, refused
 from api.news import POLL_SECONDS
-from api.results import deployed_query, is_end, news_for
+from api.routes.access import ReaderDep
+from api.routes.documents import After, refused
+from api.routes.results import deployed_query, is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor
 from router.page import Page
