@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from api import logs
-from router.deliverer import Deliverer
-from router.share import Share
+from router.delivery.deliverer import Deliverer
+from router.delivery.share import Share
 from session.settings import load_settings
 from sources.core.errors import BraidError, NotAllowed
 from sources.core.storage import Storage

@@ -17,8 +17,8 @@ from api.news import News
 from api.pushes import Pushes
 from engine.job_files import BATCHES
 from router.dead_letter_reader import DeadLetterReader
+from router.delivery.refused_rows import RefusedRows
 from router.page import Page
-from router.refused_rows import RefusedRows
 from router.result_reader import ResultReader
 from router.retention import Retention
 from session.access.access import Access

@@ -15,7 +15,7 @@ import orjson
 
 from engine.spark.masters import cores_of
 from engine.spark.spark_conf import check_spark_conf, flattened
-from router.progress import PARTS
+from router.delivery.progress import PARTS
 from session.sql.statement_limits import StatementLimits
 from sources.core.confinement import Confinement
 from sources.core.errors import NotAllowed

@@ -12,7 +12,7 @@ import numpy as np
 
 from api.metrics.histograms import Histograms, family
 from api.metrics.query_series import OTHER
-from router.progress import DELIVERING, Progress
+from router.delivery.progress import DELIVERING, Progress
 from session.state.query_record import QueryRecord
 from session.upkeep.deliveries import lag_seconds
 

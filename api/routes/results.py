@@ -20,8 +20,8 @@ from api.routes.access import ReaderDep
 from api.routes.documents import After, Limit, Wait, answers
 from api.service import Service, ServiceDep
 from router.cursor import Position, decode_cursor, encode_cursor
+from router.delivery.refused_rows import RefusedRow
 from router.page import Gap, Page
-from router.refused_rows import RefusedRow
 from session.access.tenant_session import TenantSession
 from session.commands.query_lookup import DeployedQuery
 from session.state.query_record import RETIRED

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from api.client import DEFAULT_URL, BraidClient, BraidRefused
-from session.sql.function_names import FIELD_NAMES, FUNCTION_NAMES
+from session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
 
 HERE = Path(__file__).resolve().parent
 TEMPLATE = HERE / "sql.in.md"

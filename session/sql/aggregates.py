@@ -12,7 +12,7 @@ from operators.functions.coercion import UNTYPED_NULL, describe
 from operators.functions.sql_text import sql_text
 from operators.query_parts import COUNT_ALL, Measure
 from session.sql.expressions import Binder
-from session.sql.function_names import shown_aggregate
+from session.sql.parsing.function_names import shown_aggregate
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node, walk
 from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR

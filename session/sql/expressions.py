@@ -8,8 +8,8 @@ from operators.functions import call
 from operators.functions.casts import cast_to
 from operators.functions.coercion import coerce, describe
 from operators.functions.comparison import MIRRORED
-from session.sql.function_names import shown_aggregate
-from session.sql.limits import Limits
+from session.sql.parsing.function_names import shown_aggregate
+from session.sql.parsing.limits import Limits
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node
 from sources.core.errors import NotAllowed, SqlNotAllowed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from operators.expressions import Column
+from session.sql.parsing.tokens import SqlText
 from session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean, shown_name
-from session.sql.tokens import SqlText
 from sources.core.schema import TIMESTAMP
 
 

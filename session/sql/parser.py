@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from sqlglot.errors import SqlglotError
 
-from session.sql.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
-from session.sql.dialect import open_parser
-from session.sql.select_parser import BraidParser
+from session.sql.parsing.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
+from session.sql.parsing.select_parser import BraidParser, open_parser
 from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import (
     CreateQuery,

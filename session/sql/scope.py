@@ -10,8 +10,8 @@ from typing import Protocol
 from operators.expressions import Column
 from operators.lookup.lookups import Lookup
 from operators.query_parts import WINDOW_END, WINDOW_START
+from session.sql.parsing.tokens import SqlText
 from session.sql.statements import WindowedSource
-from session.sql.tokens import SqlText
 from sources.connectors.static_table import TableDefinition
 from sources.core.errors import SqlNotAllowed
 from sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition

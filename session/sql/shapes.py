@@ -23,13 +23,13 @@ from operators.queries import Aggregation, Query, Selection
 from session.sql.expressions import Binder
 from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
+from session.sql.parsing.tokens import SqlText
+from session.sql.parsing.tree import TreeReader
 from session.sql.scope import Scope
 from session.sql.select import plan_select
 from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import CreateQuery, Select
 from session.sql.syntax import Node, walk
-from session.sql.tokens import SqlText
-from session.sql.tree import TreeReader
 from sources.core.errors import BraidError, NotAllowed
 from sources.core.schema import StreamDefinition
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from operators.windows import Emit, SessionWindow, Window
+from session.sql.parsing.tokens import SqlText
 from session.sql.syntax import Node
-from session.sql.tokens import SqlText
 from sources.core.schema import Schema, StreamSchema
 from sources.core.waterline_options import WaterlineOptions
 

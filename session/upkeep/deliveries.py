@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from router.delivery_log import DeliveredQuery, DeliveryWriter
+from router.delivery.delivery_log import DeliveredQuery, DeliveryWriter
+from router.delivery.progress import DELIVERING, DONE, RETRYING, Progress, part_of, parts_alive, read_progress
 from router.deployment import Deployment
-from router.progress import DELIVERING, DONE, RETRYING, Progress, part_of, parts_alive, read_progress
 from router.sinks.connectors import read_sink
 from session.log.archive import Archive
 from session.state.active import SlotChange

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.metrics.delivery_series import DeliverySeries
 from api.metrics.query_series import OTHER
-from router.progress import DELIVERING, DONE, RETRYING, Progress
+from router.delivery.progress import DELIVERING, DONE, RETRYING, Progress
 from session.upkeep.deliveries import STALLED
 from tests.session.records import record
 

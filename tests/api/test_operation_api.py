@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api import logs
 from engine.spark.executors import Registered, write_registered
-from router.progress import PARTS, Progress, part_of, tell_alive, write_progress
+from router.delivery.progress import PARTS, Progress, part_of, tell_alive, write_progress
 from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from router.cursor import Position
-from router.refused_rows import RefusedRow
+from router.delivery.refused_rows import RefusedRow
 from session.log.archive import Archive
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until

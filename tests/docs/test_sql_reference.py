@@ -8,7 +8,7 @@ import pytest
 
 from api.client import BraidClient
 from docs.reference.build import PAGE, TEMPLATE, build, examples
-from session.sql.function_names import FIELD_NAMES, FUNCTION_NAMES
+from session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
 from tests.kit.service import RunningService
 
 

@@ -12,7 +12,7 @@ from helm_binary import CHART, Helm
 from manifests import environment, only, pods
 from value_sets import DELIVERERS, EVERYTHING_ON
 
-from router.share import Share
+from router.delivery.share import Share
 
 
 def test_the_service_delivers_itself_unless_others_do(helm: Helm) -> None:

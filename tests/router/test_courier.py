@@ -16,15 +16,15 @@ from engine.job_files import BATCHES
 from operators.expressions import Column
 from operators.queries import Selection
 from operators.query_parts import Output
-from router import courier, delivery
 from router.batch_index import BatchIndex
-from router.courier import Courier
-from router.delivery import Delivery
-from router.delivery_log import DeliveredQuery
+from router.delivery import courier, delivery
+from router.delivery.courier import Courier
+from router.delivery.delivery import Delivery
+from router.delivery.delivery_log import DeliveredQuery
+from router.delivery.progress import DELIVERING, Progress
+from router.delivery.refused_rows import RefusedRows
 from router.deployment import Deployment
 from router.page import Page
-from router.progress import DELIVERING, Progress
-from router.refused_rows import RefusedRows
 from router.result_reader import ResultReader
 from router.sinks.connectors import read_sink
 from router.sinks.sink import DelivererIdentity

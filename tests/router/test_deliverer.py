@@ -17,16 +17,16 @@ import pytest
 from operators.expressions import Column
 from operators.queries import Selection
 from operators.query_parts import Output
-from router import deliverer, delivery
-from router.deliverer import Deliverer
-from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
+from router.delivery import deliverer, delivery
+from router.delivery.deliverer import Deliverer
+from router.delivery.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
+from router.delivery.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
+from router.delivery.share import Share
 from router.deployment import Deployment
 from router.materialize import DeployedQuery
 from router.page import Page
-from router.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
 from router.result_reader import ResultReader
 from router.retention import Retention
-from router.share import Share
 from router.sinks.connectors import SinkDefinition, read_sink
 from sources.core.confinement import OPEN
 from sources.core.errors import NotAllowed
@@ -461,7 +461,7 @@ def test_who_follows_from_far_behind_sees_what_holds(world: World, monkeypatch: 
             )
         if number == 3:
             assert behind.follow()
-    monkeypatch.setattr("router.delivery_log.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("router.delivery.delivery_log.LOOK_SECONDS", 0.0)
     assert behind.follow()
     assert after.follow()
     again = DeliveryWriter(world.storage)

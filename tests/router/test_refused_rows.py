@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from router import deliverer, delivery, refused_rows
 from router.cursor import Position
-from router.progress import DONE, RETRYING, part_of
-from router.refused_rows import RefusedRow, RefusedRows, Suspects
+from router.delivery import deliverer, delivery, refused_rows
+from router.delivery.progress import DONE, RETRYING, part_of
+from router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
 from router.sinks.connectors import read_sink
 from sources.core.confinement import OPEN
 from sources.core.errors import NotAllowed

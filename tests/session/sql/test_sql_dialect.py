@@ -10,8 +10,8 @@ import sqlglot
 from sqlglot import exp
 
 from operators.queries import Query
-from session.sql.dialect import Braid
 from session.sql.parser import parse_statement
+from session.sql.parsing.select_parser import Braid
 from session.sql.select import plan_select
 from sources.core.errors import BraidError
 from tests.session.sql.catalog import CATALOG, plan, selection

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators.queries import query_from_json
-from session.sql.function_names import AGGREGATES, FUNCTION_NAMES
 from session.sql.parser import parse_statement
+from session.sql.parsing.function_names import AGGREGATES, FUNCTION_NAMES
 from session.sql.select import plan_select
 from session.sql.statements import CreateQuery, Explain, Select
 from sources.core.errors import BraidError

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
-from router.progress import DONE, PARTS, Progress, part_of, tell_alive, write_progress
+from router.delivery.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
+from router.delivery.progress import DONE, PARTS, Progress, part_of, tell_alive, write_progress
 from session.commands.query_requests import Replacement
 from session.log.archive import Archive
 from session.upkeep.deliveries import SinkDeliveries

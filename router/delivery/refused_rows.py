@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from router.cursor import Position
-from router.progress import part_of
+from router.delivery.progress import part_of
 from sources.core.storage import Storage
 
 FOLDER = "deliveries/refused"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from session.sql.cursor import Cursor
+from session.sql.parsing.cursor import Cursor
 from sources.core.errors import NotAllowed
 from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 

@@ -3,7 +3,7 @@
 A delivery waits until it has rows enough, or they have waited long enough, or the query is over. Then it reads them off
 the result log and has the sink write them. When that fails, the sink is given up and opened again later: at the place
 that it knows, or else at the cursor that was kept. Rows that the place refuses for good are set aside
-(:mod:`router.refused_rows`), and the rest goes on.
+(:mod:`router.delivery.refused_rows`), and the rest goes on.
 
 Its courier's thread calls :meth:`Delivery.deliver`, which reads and writes, without a lock. All else waits for no disk
 and is called under the lock of the courier: by the courier, by whoever follows the logs, and by whoever saves progress.
@@ -21,10 +21,10 @@ from typing import NamedTuple
 import orjson
 
 from router.cursor import Position, decode_cursor, encode_cursor
-from router.delivery_log import DeliveredQuery
+from router.delivery.delivery_log import DeliveredQuery
+from router.delivery.progress import DELIVERING, DONE, RETRYING, Progress
+from router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
 from router.page import Page
-from router.progress import DELIVERING, DONE, RETRYING, Progress
-from router.refused_rows import RefusedRow, RefusedRows, Suspects
 from router.result_reader import ResultReader
 from router.row_text import objects
 from router.sinks.sink import Destination, Rows, RowsRefused, Sink, SinkDown

@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Mapping
 
-from router.delivery import Delivery, News, OldestSeq, Readable, rest_seconds
-from router.delivery_log import DeliveredQuery
-from router.progress import Progress
+from router.delivery.delivery import Delivery, News, OldestSeq, Readable, rest_seconds
+from router.delivery.delivery_log import DeliveredQuery
+from router.delivery.progress import Progress
 from router.result_reader import ResultReader
 from router.sinks.sink import DelivererIdentity, Destination, SinkDown
 

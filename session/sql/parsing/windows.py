@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from operators.windows import SessionWindow, Window
-from session.sql.cursor import Cursor
-from session.sql.durations import parse_duration
+from session.sql.parsing.cursor import Cursor
+from session.sql.parsing.durations import parse_duration
 from session.sql.statements import WindowedSource
 from session.sql.syntax import Node
 from sources.core.errors import NotAllowed

@@ -11,10 +11,10 @@ from sqlglot.expressions import Expr
 
 from operators.expressions import Literal
 from operators.functions.coercion import decimal_type, integer_type, parse_date, parse_timestamp
-from session.sql.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
-from session.sql.limits import MAX_DEPTH, MAX_NODES
+from session.sql.parsing.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
+from session.sql.parsing.limits import MAX_DEPTH, MAX_NODES
+from session.sql.parsing.tokens import SqlText
 from session.sql.syntax import Node, NodeKind
-from session.sql.tokens import SqlText
 from sources.core.schema import BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
 # operators of two operands, and their names in operators.functions

@@ -1,6 +1,6 @@
 """A deliverer: follows the batch log and the delivery log, and has couriers deliver what is new.
 
-Several can share the work (:mod:`router.share`).
+Several can share the work (:mod:`router.delivery.share`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import cached_property
 
 from engine.job_files import BATCHES
 from router.batch_index import BatchIndex
-from router.courier import Courier
-from router.delivery import Delivery, News
-from router.delivery_log import DeliveredQuery, DeliveryFollower
-from router.progress import Progress, part_of, read_progress, tell_alive, write_progress
-from router.refused_rows import RefusedRows
+from router.delivery.courier import Courier
+from router.delivery.delivery import Delivery, News
+from router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
+from router.delivery.progress import Progress, part_of, read_progress, tell_alive, write_progress
+from router.delivery.refused_rows import RefusedRows
+from router.delivery.share import Share, holding
 from router.result_reader import ResultReader
-from router.share import Share, holding
 from router.sinks.sink import DelivererIdentity
 from sources.core.confinement import Confinement
 from sources.core.record_log import RecordLog

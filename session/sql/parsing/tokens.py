@@ -9,7 +9,7 @@ from sqlglot import TokenType
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
-from session.sql.tokenizer import BraidTokenizer
+from session.sql.parsing.tokenizer import BraidTokenizer
 from sources.core.errors import Position, SqlNotAllowed, SqlSyntaxError
 
 MAX_LENGTH = 100_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from operators.windows import Emit
-from session.sql.cursor import Cursor
-from session.sql.durations import parse_duration
+from session.sql.parsing.cursor import Cursor
+from session.sql.parsing.durations import parse_duration
 from session.sql.statements import EmitClause
 from sources.core.errors import NotAllowed
 

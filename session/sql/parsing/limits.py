@@ -5,7 +5,7 @@ from __future__ import annotations
 from operators.expressions import Call, Expression, Literal
 from operators.functions.formats import MOST_PER_CHARACTER
 from operators.functions.text import LONGEST_PADDED
-from session.sql.tokens import SqlText
+from session.sql.parsing.tokens import SqlText
 
 MAX_DEPTH = 100
 MAX_NODES = 100_000

@@ -14,13 +14,16 @@ from typing import Any
 
 import orjson
 
-from router.latency import LATENCY_SECONDS
 from sources.core.storage import Storage
 
 PARTS = 16
 FOLDER = "deliveries/progress"
 ALIVE = "deliveries/alive"
 DELIVERING, RETRYING, DONE = "DELIVERING", "RETRYING", "DONE"
+
+
+LATENCY_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds by which latencies are counted, inclusive: few, because each of them is a series for each query."""
 
 
 @dataclass
@@ -32,10 +35,9 @@ class Progress:
     was committed, None when there is none. ``errors`` counts attempts that failed, ``error`` is why the last one did,
     None once one succeeded. ``gaps`` counts how often rows had been removed from the result log before they were
     delivered, ``gap`` is which. ``refused`` counts rows that the place will never take, which were set aside as dead
-    letters of the query (:mod:`router.refused_rows`), ``refusal`` is why the last one was. ``latency_counts`` tells how
-    many batches were delivered within each bound of
-    :data:`~router.latency.LATENCY_SECONDS`, and after the last, from the commit of a batch until all its rows were
-    written; ``latency_us`` is the sum. Times are in microseconds.
+    letters of the query (:mod:`router.delivery.refused_rows`), ``refusal`` is why the last one was. ``latency_counts``
+    tells how many batches were delivered within each of :data:`LATENCY_SECONDS`, and after the last, from the commit of
+    a batch until all its rows were written; ``latency_us`` is the sum. Times are in microseconds.
     """
 
     state: str = DELIVERING

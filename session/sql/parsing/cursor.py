@@ -9,8 +9,8 @@ from sqlglot.expressions import Expr
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token
 
-from session.sql.tokenizer import RESERVED
-from session.sql.tokens import SYMBOLS, SqlText, tokenize
+from session.sql.parsing.tokenizer import RESERVED
+from session.sql.parsing.tokens import SYMBOLS, SqlText, tokenize
 from sources.core.errors import SqlNotAllowed, SqlSyntaxError
 
 TokenKind = Literal["word", "quoted", "string", "number", "symbol", "end"]

@@ -1,4 +1,4 @@
-"""sqlglot's grammar of SELECT with Braid's windows, and hints at what to write instead of what is not supported."""
+"""Braid's SQL as a dialect of sqlglot: the grammar of SELECT with windows, and hints at what to write instead."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from sqlglot import TokenType, exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.expressions import Expr
 
-from session.sql.emit import parse_emit
-from session.sql.expression_parser import ExpressionParser
+from session.sql.parsing.emit import parse_emit
+from session.sql.parsing.expression_parser import ExpressionParser
+from session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
+from session.sql.parsing.tree import TreeReader
+from session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
 from session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
-from session.sql.tokenizer import RESERVED
-from session.sql.tree import TreeReader
-from session.sql.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
 
 _REFUSED_JOINS = {
     "RIGHT": "RIGHT JOIN is not supported; swap the streams and write LEFT JOIN.",
@@ -219,3 +220,24 @@ class BraidParser(ExpressionParser):
         if self.at("ALL"):
             raise self.not_allowed("GROUP BY ALL is not supported; name the columns.")
         return exp.Group(expressions=self._parse_csv(self._parse_disjunction))
+
+
+class Braid(Dialect):
+    """The words, the expressions and the SELECT of Braid; :mod:`session.sql.parser` reads the other statements."""
+
+    Tokenizer = BraidTokenizer
+    Parser = BraidParser
+
+
+_BRAID = Braid()
+
+
+def open_parser(text: str, max_tokens: int) -> BraidParser:
+    """Return a parser at the first token of a text; SqlSyntaxError or SqlNotAllowed when its tokens are not valid.
+
+    There may be at most ``max_tokens`` of them: parsing takes some 40 µs each.
+    """
+    # a parser has state: each text gets one of its own, so threads may parse at the same time
+    parser = BraidParser(dialect=_BRAID)
+    parser.load(text, max_tokens)
+    return parser

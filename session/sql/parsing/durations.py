@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from session.sql.cursor import Cursor
+from session.sql.parsing.cursor import Cursor
 
 MICROSECONDS = {
     "MICROSECOND": 1,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from router.sinks.connectors import read_sink
-from session.sql.column_types import parse_type
-from session.sql.cursor import Cursor
-from session.sql.durations import parse_duration
+from session.sql.parsing.column_types import parse_type
+from session.sql.parsing.cursor import Cursor
+from session.sql.parsing.durations import parse_duration
 from session.sql.statements import CreateStream, CreateTable
 from sources.connectors.registry import CONNECTORS, validate_definition
 from sources.connectors.static_table import format_of, validate_table
