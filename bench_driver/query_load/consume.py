@@ -12,27 +12,24 @@ Pages come as Arrow streams: turning rows into JSON and back would cost the mach
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench_driver.query_load.calls import BUSY, WAIT_SECONDS, Calls
+
 ARROW = "application/vnd.apache.arrow.stream"
 PAGE = 100_000
-WAIT_SECONDS = 30
 PAUSE_SECONDS = 0.2
 EVENT_TIME = re.compile(r"latest|time_\d+")
-MOST_QUERIES = 1000
-BUSY = (429, 503)
 
 
 def event_times(table: pa.Table) -> tuple[list[int] | None, list[int] | None]:
@@ -59,42 +56,25 @@ def latest_of(tables: Iterable[pa.Table]) -> list[list[float]]:
     return latest
 
 
-class Follower:
-    """Follows one query in a thread of its own."""
-
-    def __init__(self, url: str, query_id: str) -> None:
-        self._query_id = query_id
-        self._http = httpx.Client(base_url=url, timeout=WAIT_SECONDS + 30, trust_env=False)
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-
-    def start(self) -> None:
-        """Begin to read."""
-        self._thread.start()
-
-    def _follow(self) -> None:
-        cursor: str | None = None
-        while True:
-            parameters = {"limit": PAGE, "wait": WAIT_SECONDS} | ({} if cursor is None else {"after": cursor})
-            try:
-                answer = self._http.get(
-                    f"/queries/{self._query_id}/results", params=parameters, headers={"Accept": ARROW}
-                )
-            except httpx.TransportError:
-                time.sleep(PAUSE_SECONDS)
-                continue
-            arrived = time.time()
-            if answer.status_code in BUSY:
-                time.sleep(PAUSE_SECONDS)
-                continue
-            if answer.status_code != 200:
-                return say(query=self._query_id, error=f"{answer.status_code}: {answer.text[:500]}")
-            cursor = answer.headers["Braid-Cursor"]
-            table = pa.ipc.open_stream(answer.content).read_all()
-            if table.num_rows:
-                event_ms, rows = event_times(table)
-                say(query=self._query_id, arrived=arrived, count=table.num_rows, event_ms=event_ms, rows=rows)
-            if answer.headers.get("Braid-End") == "true":
-                return None
+def follow(calls: Calls, query_id: str) -> None:
+    """Read a query from its first row on until it is RETIRED, and say of each page what it has."""
+    cursor = ""
+    while True:
+        path = f"/queries/{query_id}/results?limit={PAGE}&wait={WAIT_SECONDS}{cursor}"
+        answer = calls.ask("GET", path, headers={"Accept": ARROW})
+        arrived = time.time()
+        if answer.status in BUSY:
+            time.sleep(PAUSE_SECONDS)
+            continue
+        if answer.status != 200:
+            return say(query=query_id, error=answer.reason)
+        cursor = f"&after={answer.headers['Braid-Cursor']}"
+        table = pa.ipc.open_stream(answer.body).read_all()
+        if table.num_rows:
+            event_ms, rows = event_times(table)
+            say(query=query_id, arrived=arrived, count=table.num_rows, event_ms=event_ms, rows=rows)
+        if answer.headers["Braid-End"] == "true":
+            return None
 
 
 _output = threading.Lock()
@@ -109,33 +89,14 @@ def say(**line: Any) -> None:
 
 
 def follow_all(url: str, label: str | None) -> None:
-    """Follow every query that has the label, or every one, from when it is seen RUNNING."""
-    followed: set[str] = set()
-    parameters: dict[str, str | int] = {"state": "RUNNING", "limit": MOST_QUERIES}
-    if label is not None:
-        parameters["label"] = label
-    with httpx.Client(base_url=url, timeout=WAIT_SECONDS, trust_env=False) as http:
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                for query_id in _running(http, parameters):
-                    if query_id not in followed:
-                        followed.add(query_id)
-                        Follower(url, query_id).start()
-            time.sleep(PAUSE_SECONDS)
-
-
-def _running(http: httpx.Client, parameters: dict[str, str | int]) -> Iterator[str]:
-    """Yield the ids of the queries that are listed, page by page."""
-    cursor = None
+    """Follow every query that has the label, or every one, from when it is seen RUNNING, in a thread each."""
+    calls, followed = Calls(url), set[str]()
     while True:
-        answer = http.get("/queries", params=parameters if cursor is None else {**parameters, "cursor": cursor})
-        if not answer.is_success:
-            return
-        page = answer.json()
-        yield from (query["id"] for query in page["queries"])
-        cursor = page["cursor"]
-        if cursor is None:
-            return
+        for query in calls.queries("RUNNING", label) or ():
+            if query["id"] not in followed:
+                followed.add(query["id"])
+                threading.Thread(target=follow, args=(calls, query["id"]), daemon=True).start()
+        time.sleep(PAUSE_SECONDS)
 
 
 def main() -> None:

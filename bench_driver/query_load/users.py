@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from email.message import Message
 from queue import SimpleQueue
 from typing import Any
-from urllib.parse import urlsplit
 
+from bench_driver.query_load.calls import BUSY, WAIT_SECONDS, Answer, Calls
 from bench_driver.query_load.plan import LoadPlan
 from bench_driver.query_load.results import CREATE, LoadRequest
 
-WAIT_SECONDS = 30
-NETWORK_TIMEOUT_SECONDS = WAIT_SECONDS + 30.0
-BUSY = (0, 429, 503)  # nobody answers, or the service asks to come again
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 2.0
 LOOK_SECONDS = 0.1
-PAGE = 1000
 READERS = 2
 LOOKS_AMONG_READS = 0.25
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the service answered; the status is 0 when nobody did."""
-
-    status: int
-    body: bytes = b""
-    headers: Message = field(default_factory=Message)
-
-    @property
-    def retry_after(self) -> float | None:
-        """The seconds that the service asks to wait; None when it does not say."""
-        text = self.headers.get("Retry-After", "")
-        return float(text) if text.isdecimal() else None
-
-    @property
-    def reason(self) -> str:
-        """The service's own words of a refusal."""
-        try:
-            problem = json.loads(self.body)
-            return f"{self.status} {problem['title']}: {problem['detail']}"
-        except (ValueError, KeyError, TypeError):
-            return f"{self.status} {self.body.decode(errors='replace')[:200]}"
 
 
 class Load:
@@ -70,9 +38,7 @@ class Load:
         """How many requests have neither taken effect nor been refused."""
         self._stopping: dict[str, threading.Event] = {}
         self._random = random.Random(plan.seed)
-        self._address = urlsplit(plan.url)
-        # the one used last is taken first, so few grow cold and none is closed under a request
-        self._connections: list[http.client.HTTPConnection] = []
+        self._calls = Calls(plan.url)
 
     def schedule(self, request: LoadRequest) -> None:
         """Queue a request that is due."""
@@ -91,30 +57,11 @@ class Load:
         with self.changed:
             return self._random.choice(self.live) if self.live else None
 
-    def ask(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None) -> Answer:
-        """Send a request and return the answer."""
-        try:
-            connection = self._connections.pop()
-        except IndexError:
-            assert self._address.hostname is not None
-            connection = http.client.HTTPConnection(
-                self._address.hostname, self._address.port, timeout=NETWORK_TIMEOUT_SECONDS
-            )
-        try:
-            connection.request(method, path, body, headers or {})
-            response = connection.getresponse()
-            answer = Answer(response.status, response.read(), response.headers)
-        except (OSError, http.client.HTTPException):
-            connection.close()
-            return Answer(0)
-        self._connections.append(connection)
-        return answer
-
     def persist(self, request: LoadRequest, method: str, path: str, *rest: Any) -> Answer:
         """Send a request again and again, later each time, until the service is not busy; return its answer."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            answer = self.ask(method, path, *rest)
+            answer = self._calls.ask(method, path, *rest)
             request.status = answer.status
             if answer.status not in BUSY:
                 return answer
@@ -172,26 +119,12 @@ class Load:
             time.sleep(LOOK_SECONDS)
             with self.changed:
                 waiting = set(self._stopping)
-            draining = self._draining() if waiting else None
+            draining = self._calls.queries("DRAINING") if waiting else None
             if draining is not None:
-                for query_id in waiting - draining:
+                for query_id in waiting - {query["id"] for query in draining if None in query["active_to"].values()}:
                     with self.changed:
                         stopped = self._stopping.pop(query_id)
                     stopped.set()
-
-    def _draining(self) -> set[str] | None:
-        """Return the ids of DRAINING queries that may still see tuples; None when the service is busy."""
-        query_ids: set[str] = set()
-        cursor = ""
-        while True:
-            answer = self.ask("GET", f"/queries?state=DRAINING&limit={PAGE}{cursor}")
-            if answer.status != 200:
-                return None
-            page = json.loads(answer.body)
-            query_ids |= {query["id"] for query in page["queries"] if None in query["active_to"].values()}
-            if page["cursor"] is None:
-                return query_ids
-            cursor = f"&cursor={page['cursor']}"
 
     def read_results(self) -> None:
         """Read on in any of the live queries, or look at it, now and then, as the users of a service do."""
@@ -200,10 +133,10 @@ class Load:
             due = time.monotonic() + READERS / self.plan.reads_per_second
             query_id = self.any_live()
             if query_id is not None and rng.random() < LOOKS_AMONG_READS:
-                self.ask("GET", f"/queries/{query_id}")
+                self._calls.ask("GET", f"/queries/{query_id}")
             elif query_id is not None:
                 after = f"&after={cursors[query_id]}" if query_id in cursors else ""
-                answer = self.ask("GET", f"/queries/{query_id}/results?limit=100{after}")
+                answer = self._calls.ask("GET", f"/queries/{query_id}/results?limit=100{after}")
                 if answer.status == 200:
                     cursors[query_id] = answer.headers["Braid-Cursor"]
             time.sleep(max(0.0, due - time.monotonic()))
