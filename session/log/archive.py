@@ -10,8 +10,6 @@ A segment is an Arrow file, its checksum in its name, with its rows in the order
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +18,10 @@ import orjson
 import pyarrow as pa
 
 from session.log.archive_index import ArchiveIndex, Level, Place
-from session.log.compact import compact
 from session.state.query_record import FAILED, RETIRED, QueryRecord
 from session.state.query_table import number_of
 from sources.core.checksums import crc32, with_checksum
+from sources.core.least_recently_used import LeastRecentlyUsed
 from sources.core.record_log import file_number
 from sources.core.storage import Storage, not_read_back
 
@@ -40,6 +38,11 @@ _SCHEMA = pa.schema(
     ]
 )
 _INDEX, _RECORD = [0, 1, 2, 3], [4]
+
+
+def compact(encoded: bytes) -> bytes:
+    """Return a copy that takes as much memory as it is long: what orjson returns takes 4 kB at least."""
+    return bytes(memoryview(encoded))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +70,7 @@ class Archive:
         self._newest_us: dict[int, int] = {}
         self._paths: dict[int, str] = {}
         self._next = 1
-        self._lock = threading.Lock()
-        self._batches: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()
+        self._batches: LeastRecentlyUsed[list[bytes]] = LeastRecentlyUsed(BATCHES_KEPT, lambda _: 1)
 
     # writing
 
@@ -161,28 +163,19 @@ class Archive:
     def _read(self, place: Place) -> QueryRecord | None:
         batch, row = divmod(place.row, ROWS)
         try:
-            records = self._batch(place.segment, batch)
+            records = self._batches.get((place.segment, batch), lambda: self._read_batch(place.segment, batch))
         except FileNotFoundError:  # swept since its place was looked up
             return None
         return QueryRecord.from_json(orjson.loads(records[row]))
 
-    def _batch(self, segment_id: int, number: int) -> list[bytes]:
-        """Return the records of one batch of rows; the batches read last are cached."""
-        key = segment_id, number
-        with self._lock:
-            if key in self._batches:
-                self._batches.move_to_end(key)
-                return self._batches[key]
+    def _read_batch(self, segment_id: int, number: int) -> list[bytes]:
+        """Return the records of one batch of rows."""
         path = self._paths.get(segment_id)
         if path is None:
             raise FileNotFoundError(_stem(segment_id))
         with self._storage.open(path) as file:
             options = pa.ipc.IpcReadOptions(included_fields=_RECORD)
             records: list[bytes] = pa.ipc.open_file(file, options=options).get_batch(number).column(0).to_pylist()
-        with self._lock:
-            self._batches[key] = records
-            while len(self._batches) > BATCHES_KEPT:
-                self._batches.popitem(last=False)
         return records
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from session.log.compact import compact
+from session.log.archive import compact
 from session.state.times import rfc3339
 from sources.core.record_log import RecordLog
 

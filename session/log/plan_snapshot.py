@@ -9,7 +9,7 @@ import orjson
 
 from engine.job_files import ACTIVATIONS, CHANGELOGS, PLANS
 from operators.live_queries import LiveQuery
-from session.log.compact import compact
+from session.log.archive import compact
 from session.state.session_state import SessionState
 from sources.core.record_log import RecordLog, file_number
 from sources.core.storage import Storage

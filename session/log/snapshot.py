@@ -23,9 +23,8 @@ import orjson
 from operators.joins.key_splits import KeySplit
 from optimizer.plan import Plan
 from session.log.archive import Archive, Segment
-from session.state.active import Active
+from session.state.active import Active, Inactive
 from session.state.catalog import StreamState, TableState
-from session.state.inactive import Inactive
 from session.state.query_record import PROGRESS, QueryRecord
 from session.state.session_state import SessionState
 from session.state.slots import SlotTable

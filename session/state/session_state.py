@@ -27,11 +27,10 @@ from engine.job_files import PlannedBatch
 from operators.joins.key_splits import KeySplit
 from operators.queries import lookups_of
 from optimizer.plan import Plan
-from session.state.active import Active, SlotChange
+from session.state.active import Active, ClocksOf, Inactive, SlotChange
 from session.state.catalog import Catalog, StreamState, TableState
 from session.state.changelog import Changelog
 from session.state.drain import Draining
-from session.state.inactive import ClocksOf, Inactive
 from session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
 from session.state.query_table import QueryTable, number_of
 from session.state.requests import (
