@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
+import pyarrow as pa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
@@ -13,9 +14,8 @@ from api.http.bodies import answer_once, fingerprint, idempotency_key, outcome, 
 from api.routes import documents
 from api.routes.access import AdminDep, ReaderDep, WriterDep
 from api.routes.documents import EVENTS_BODY, After, Limit, answers, refused, sql_body
-from api.routes.rows import json_page
+from api.routes.rows import in_pieces, json_page
 from api.service import ServiceDep
-from router.row_text import pieces
 from session.state.requests import Outcome
 from session.state.times import rfc3339
 from sources.formats.decoding import decode
@@ -112,24 +112,21 @@ async def dead_letters(
 
     def read() -> bytes:
         page = service.dead_letters.read(service.session.streams.definition(name).id, after, limit)
-        parts: list[bytes] = []
-        rows = size = 0
-        for piece in pieces(page.table, service.settings.max_page_bytes):
-            if size >= service.settings.max_page_bytes:
-                page = page.first(rows)
-                break
-            parts.append(orjson.dumps([_letter(row) for row in piece.to_pylist()])[1:-1])
-            rows, size = rows + piece.num_rows, size + len(parts[-1])
+        page, parts = in_pieces(page, service.settings.max_page_bytes, _letters)
         return json_page(parts, page.cursor, gap=page.gap)
 
     return Response(await service.on_reader(read), media_type="application/json")
 
 
-def _letter(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "reason": row["reason"],
-        "detail": row["detail"],
-        "received_at": rfc3339(row["received_us"]),
-        "tuple": None if row["tuple"] is None else orjson.Fragment(row["tuple"]),
-        "raw": row["raw"],
-    }
+def _letters(rows: pa.Table) -> bytes:
+    letters = [
+        {
+            "reason": row["reason"],
+            "detail": row["detail"],
+            "received_at": rfc3339(row["received_us"]),
+            "tuple": None if row["tuple"] is None else orjson.Fragment(row["tuple"]),
+            "raw": row["raw"],
+        }
+        for row in rows.to_pylist()
+    ]
+    return orjson.dumps(letters)[1:-1]
