@@ -6,13 +6,16 @@ other, and a cursor is a position among them, as for results.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from functools import partial
+
 import pyarrow as pa
 
 from operators.block_files import read_table
-from router.batch_index import BatchIndex
-from router.cursor import Position, encode_cursor
-from router.page import Page, widened
-from sources.core.errors import CorruptData, MalformedRequest
+from router.batch_index import BatchEntry, BatchIndex
+from router.page import Page, Span, read_page
+from sources.core.errors import CorruptData
 from sources.core.least_recently_used import LeastRecentlyUsed
 from sources.core.storage import Storage
 
@@ -43,39 +46,23 @@ class DeadLetterReader:
         for a cursor that is not of this stream, Gone for one below what is kept.
         """
         latest = self._index.latest
-        position = Position(self._index.first) if after is None else self._index.position(after, stream, latest)
-        end = Position(latest + 1)
-        tables: list[pa.Table] = []
-        runs: list[tuple[int, int, int]] = []
-        has_more, gap = False, None
-        for entry in self._index.with_dead_letters(position.seq, latest, stream):
-            blocks = [(path, rows) for owner, path, rows in entry.dead_letters if owner == stream]
-            total = sum(rows for _, rows in blocks)
-            at = start = position.row_in(entry.seq)
-            if start > total:
-                raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
-            block_end = 0
-            for path, rows in blocks:
-                block_start, block_end = block_end, block_end + rows
-                count = min(limit, block_end - at)
-                if at >= block_end or count <= 0:
-                    continue
-                try:
-                    tables.append(self._open(path, rows).slice(at - block_start, count))
-                    at, limit = at + count, limit - count
-                except CorruptData as lost:
-                    self._index.check_kept(entry.seq)
-                    if runs or at > start:
-                        break
-                    gap = widened(gap, entry.seq, block_end - at, lost.detail)
-                    at = start = block_end
-            if at > start:
-                runs.append((entry.seq, start, at - start))
-            if at < total:
-                has_more, end = True, Position(entry.seq, at)
-                break
-        table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
-        return Page(table, encode_cursor(end, stream), has_more, stream, tuple(runs), gap=gap)
+
+        def batches(seq: int) -> Iterator[tuple[BatchEntry, list[Span]]]:
+            for entry in self._index.with_dead_letters(seq, latest, stream):
+                blocks = [(path, rows) for owner, path, rows in entry.dead_letters if owner == stream]
+                ends = itertools.accumulate(rows for _, rows in blocks)
+                yield (
+                    entry,
+                    [
+                        Span(end - rows, rows, partial(self._take, path, rows))
+                        for (path, rows), end in zip(blocks, ends, strict=True)
+                    ],
+                )
+
+        return read_page(self._index, stream, after, latest, limit, batches, SCHEMA.empty_table)
+
+    def _take(self, path: str, rows: int, start: int, most: int) -> Iterator[pa.Table]:
+        yield self._open(path, rows).slice(start, most)
 
     def forget(self, path: str) -> None:
         """Close the block at ``path``, whose file is being removed."""

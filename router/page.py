@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from router.batch_index import BatchEntry, BatchIndex
 from router.cursor import Position, encode_cursor
+from sources.core.errors import CorruptData, MalformedRequest
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,68 @@ class Page:
         for seq, first, count in self.runs:
             for row in range(first + 1, first + count + 1):
                 yield encode_cursor(Position(seq, row), self.owner)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The rows ``[start, start + count)`` of a batch, which can be read or not whatever becomes of the others.
+
+    ``take`` yields rows, given how many of the span are before them and how many they are at most; fewer where the page
+    is full, CorruptData where they cannot be read.
+    """
+
+    start: int
+    count: int
+    take: Callable[[int, int], Iterator[pa.Table]]
+
+
+def read_page(
+    index: BatchIndex,
+    owner: str,
+    after: str | None,
+    latest: int,
+    limit: int,
+    batches: Callable[[int], Iterator[tuple[BatchEntry, Sequence[Span]]]],
+    empty: Callable[[], pa.Table],
+) -> Page:
+    """Return up to ``limit`` rows of batches up to ``latest``, after a cursor of ``owner`` or from the oldest kept.
+
+    It ends before rows that cannot be read; the next one passes over them, and says so as its ``gap``. ``batches``
+    yields, from a batch on, those that may have rows, with all of these; ``empty`` makes a table without any. Raises
+    MalformedRequest for a cursor that is not of the owner, Gone for one below what is kept.
+    """
+    position = Position(index.first) if after is None else index.position(after, owner, latest)
+    end = Position(latest + 1)
+    tables: list[pa.Table] = []
+    runs: list[tuple[int, int, int]] = []
+    completed, has_more, gap = {}, False, None
+    for entry, spans in batches(position.seq):
+        total = sum(span.count for span in spans)
+        at = start = position.row_in(entry.seq)
+        if start > total:
+            raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
+        for span in spans:
+            span_end = span.start + span.count
+            if at >= span_end or limit <= 0:
+                continue
+            try:
+                for table in span.take(at - span.start, min(limit, span_end - at)):
+                    tables.append(table)
+                    at, limit = at + table.num_rows, limit - table.num_rows
+            except CorruptData as lost:
+                index.check_kept(entry.seq)
+                if runs or at > start:
+                    break
+                gap = widened(gap, entry.seq, span_end - at, lost.detail)
+                at = start = span_end
+            if at < span_end:
+                break
+        if at > start:
+            runs.append((entry.seq, start, at - start))
+            if at == total:
+                completed[entry.seq] = entry.committed_us
+        if at < total:
+            has_more, end = True, Position(entry.seq, at)
+            break
+    table = pa.concat_tables(tables) if tables else empty()
+    return Page(table, encode_cursor(end, owner), has_more, owner, tuple(runs), completed, gap)

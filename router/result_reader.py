@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,14 +19,13 @@ import pyarrow as pa
 from engine.job_files import BATCHES
 from operators.block_files import BlockPart
 from operators.functions.text_size import constant_bytes
-from operators.queries import Query
 from operators.result_rows import empty_rows
 from router.batch_index import BatchEntry, BatchIndex
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
 from router.materialize import DeployedQuery, Materializer
-from router.page import Page, widened
-from sources.core.errors import CorruptData, MalformedRequest, TooLarge
+from router.page import Page, Span, read_page
+from sources.core.errors import TooLarge
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
 
@@ -103,44 +102,24 @@ class ResultReader:
         ends before rows that cannot be read; the next one passes over them, and says so as its ``gap``.
         Raises MalformedRequest for a cursor that is not of this query, Gone for one below what is kept.
         """
-        latest = self.index.latest if latest is None else latest
-        position = Position(self.index.first) if after is None else self.index.position(after, deployed.id, latest)
-        end = Position(latest + 1)
-        tables: list[pa.Table] = []
-        runs: list[tuple[int, int, int]] = []
-        completed, has_more, gap = {}, False, None
+        newest = self.index.latest if latest is None else latest
         rows = _RowsOfPage(self.materializer, deployed, page_bytes or self._page_bytes)
-        for entry, deployment in self._batches(deployed, position.seq, latest):
-            spans = _spans(deployed.query, entry.parts(deployment.slot))
-            total = sum(span.count for span in spans)
-            at = start = position.row_in(entry.seq)
-            if start > total:
-                raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
-            for span in spans:
-                most = min(limit, span.end - at)
-                if at >= span.end or most <= 0 or rows.bytes_left <= 0:
-                    continue
-                try:
-                    for table in rows.take(deployment, span.parts, at - span.start, most):
-                        tables.append(table)
-                        at, limit = at + table.num_rows, limit - table.num_rows
-                except CorruptData as lost:
-                    self.index.check_kept(entry.seq)
-                    if runs or at > start:
-                        break
-                    gap = widened(gap, entry.seq, span.end - at, lost.detail)
-                    at = start = span.end
-                if at < span.end:
-                    break
-            if at > start:
-                runs.append((entry.seq, start, at - start))
-                if at == total:
-                    completed[entry.seq] = entry.committed_us
-            if at < total:
-                has_more, end = True, Position(entry.seq, at)
-                break
-        table = pa.concat_tables(tables) if tables else empty_rows(deployed.query)
-        return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs), completed, gap)
+
+        def batches(seq: int) -> Iterator[tuple[BatchEntry, list[Span]]]:
+            for entry, deployment in self._batches(deployed, seq, newest):
+                blocks = entry.parts(deployment.slot)
+                # block by block where rows are in the order of blocks
+                parts = [blocks] if deployed.query.window is not None else [[block] for block in blocks]
+                counts = [sum(block.count for block in part) for part in parts]
+                yield (
+                    entry,
+                    [
+                        Span(end - count, count, partial(rows.take, deployment, part))
+                        for part, count, end in zip(parts, counts, itertools.accumulate(counts), strict=True)
+                    ],
+                )
+
+        return read_page(self.index, deployed.id, after, newest, limit, batches, lambda: empty_rows(deployed.query))
 
     def before_last(self, deployed: DeployedQuery, rows: int) -> str:
         """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
@@ -178,24 +157,3 @@ class ResultReader:
             ):
                 if entry.epoch >= deployment.epoch:
                     yield entry, deployment
-
-
-@dataclass(frozen=True)
-class _Span:
-    """The rows ``[start, start + count)`` that a query has in a batch, and the blocks that they are formed of."""
-
-    parts: Sequence[BlockPart]
-    start: int
-    count: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.count
-
-
-def _spans(query: Query, parts: Sequence[BlockPart]) -> list[_Span]:
-    """Return what can be read whatever becomes of the rest: block by block where rows are in the order of blocks."""
-    if query.window is not None:
-        return [_Span(parts, 0, sum(part.count for part in parts))]
-    ends = itertools.accumulate(part.count for part in parts)
-    return [_Span((part,), end - part.count, part.count) for part, end in zip(parts, ends, strict=True)]
