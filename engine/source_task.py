@@ -60,7 +60,7 @@ class SourceTasks:
         """
         if self._batches.has(end.seq):
             return
-        began = time.time()
+        began = time.perf_counter()
         live = self._plan.at(start, end)
         self._forget_dropped(live)
         shares: dict[str, StreamShare] = {}
@@ -88,7 +88,7 @@ class SourceTasks:
         control = {
             "task": task,
             "started_us": int(began * 1e6),
-            "busy_us": int((time.time() - began) * 1e6),
+            "busy_us": int((time.perf_counter() - began) * 1e6),
             "start": start.to_json(),
             "end": end.to_json(),
             "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},

@@ -65,10 +65,17 @@ SlotListener = Callable[[list[SlotChange]], None]
 class SharedSession:
     """All streams, tables and queries of one data directory, and what brings them forward."""
 
-    def __init__(self, storage: Storage, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._storage = storage
         self._settings = settings
         self._clock = clock
+        self._monotonic = monotonic
         self._state = state = SessionState()
         self._lock = lock = threading.RLock()
         self._writer = writer = Writer(state, self._now_us)
@@ -161,7 +168,7 @@ class SharedSession:
         state = self._state
         self._snapshots.load(state)
         self.snapshot_seq, self.snapshot_epoch = state.applied_seq, state.epoch
-        self._deadlines = Deadlines(self._settings, state, self._now_us())
+        self._deadlines = Deadlines(self._settings, state, self._now_us(), self._monotonic)
         replay_logs(self._storage, state, self._idempotency)
         for version in sorted(files_needed(state)):
             read_rows(self._storage, version)

@@ -15,7 +15,7 @@ from sources.core.schema import StreamDefinition
 
 
 class Idleness:
-    """Since when streams have been silent, in processing time; a process that plans anew counts from its start."""
+    """Since when streams have been silent, by a clock that nobody sets; a new planner counts from its start."""
 
     def __init__(self) -> None:
         self._heard_us: dict[str, int] = {}

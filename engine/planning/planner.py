@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,9 @@ log = logging.getLogger("braid.planner")
 class Planner:
     """Answers Spark's ``latestOffset``."""
 
-    def __init__(self, storage: Storage, target_seconds: float) -> None:
+    def __init__(
+        self, storage: Storage, target_seconds: float, monotonic_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._storage = storage
         self._changelogs = RecordLog(storage, CHANGELOGS)
         self._batches = RecordLog(storage, BATCHES)
@@ -72,7 +74,8 @@ class Planner:
         self._planned: _Planned | None = None
         self._rests: dict[str, _Rest] = {}
         self._idleness = Idleness()
-        self._clock = ProcessingClock()
+        self._clock = ProcessingClock(monotonic_ns)
+        self._monotonic_ns = monotonic_ns
         self._problems: dict[str, str] = {}
         self._told_problems: dict[str, str] | None = None
         self._heartbeat_due = 0.0
@@ -92,7 +95,7 @@ class Planner:
         self._find_cut_off(begins, available)
         self._tell_problems()
         now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
-        idle = self._idle(begins, available, planned_us)
+        idle = self._idle(begins, available)
         fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
         streams = self._bounded(begins, available, fire_to)
         tuples = _tuples_between(begins, streams)
@@ -185,7 +188,7 @@ class Planner:
             self._problems[stream] = problem
         return extents
 
-    def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], now_us: int) -> tuple[str, ...]:
+    def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> tuple[str, ...]:
         """Return the streams that have been silent for their ``idle_timeout``.
 
         A stream some partition of which does not answer is not idle: what that partition holds must not become late.
@@ -196,6 +199,7 @@ class Planner:
             for stream, extents in available.items()
             if extents and begins[stream] == ends[stream] and begins[stream].keys() <= extents.keys()
         }
+        now_us = self._monotonic_ns() // 1000  # a clock that is set forth is no silence
         return self._idleness.idle(self._state.streams, silent - set(self._problems), now_us)
 
     def _find_cut_off(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> None:

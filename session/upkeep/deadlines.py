@@ -6,13 +6,15 @@ Looks at times and changes no state.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from session.settings import Settings
 from session.state.query_record import QueryRecord
 from session.state.session_state import SessionState
 
 LOOK_AROUND_US = 200_000
+JUMP_US = 1_000_000
+"""By how much a clock is set, not slewed."""
 FEW_TTLS = 1000
 SNAPSHOT_BATCHES = 1000
 SNAPSHOT_REQUESTS = 5000
@@ -22,13 +24,16 @@ SNAPSHOT_CHANGES = 5000
 class Deadlines:
     """The deadlines of one session; all times in microseconds."""
 
-    def __init__(self, settings: Settings, snapshot: SessionState, now_us: int) -> None:
+    def __init__(self, settings: Settings, snapshot: SessionState, now_us: int, monotonic: Callable[[], float]) -> None:
         """Begin at ``now_us``: the time before, when nothing could progress, does not count for drain timeouts.
 
+        Nor does the time before the clock is set, which ``monotonic``, in seconds, tells: a clock that nobody sets.
         ``snapshot`` is the state of the last snapshot; the queries are watched by :meth:`watch`.
         """
         self._settings = settings
-        self._started_us = now_us
+        self._monotonic = monotonic
+        self._ahead_us = self._ahead_at(now_us)
+        self._drains_since_us = now_us
         self._looked_us: int | None = None
         self._ttls: list[tuple[int, str]] = []
         self.snapshot_taken(self.mark(snapshot))
@@ -55,7 +60,7 @@ class Deadlines:
         return (
             waiting.urgent
             or waiting.requests >= self._settings.changelog_batch_size
-            or now_us - since_us >= self._settings.changelog_timeout_seconds * 1e6
+            or not 0 <= now_us - since_us < self._settings.changelog_timeout_seconds * 1e6  # below: it was set back
         )
 
     def expired_ttls(self, state: SessionState, now_us: int) -> list[str]:
@@ -73,8 +78,12 @@ class Deadlines:
 
     def timed_out_drains(self, state: SessionState, now_us: int) -> list[str]:
         """Return the queries that have drained for too long without a waterline of their streams rising."""
+        ahead_us = self._ahead_at(now_us)
+        if abs(ahead_us - self._ahead_us) >= JUMP_US:
+            self._drains_since_us = now_us
+        self._ahead_us = ahead_us
         limit_us = now_us - round(self._settings.drain_timeout * 1e6)
-        if self._started_us > limit_us:
+        if self._drains_since_us > limit_us:
             return []
 
         def moved_us(stream_id: str) -> int:
@@ -83,6 +92,10 @@ class Deadlines:
 
         silent = state.draining.silent(limit_us, moved_us)
         return [query_id for query_id in silent if state.queries[query_id].freed_epoch is None]
+
+    def _ahead_at(self, now_us: int) -> int:
+        """Return by how much the clock is ahead of the one that nobody sets."""
+        return now_us - round(self._monotonic() * 1e6)
 
     def free_since_us(self, now_us: int) -> int:
         """Return since when slots at the end must have been free to be dropped."""

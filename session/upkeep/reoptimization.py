@@ -81,7 +81,7 @@ class Reoptimization:
         """Whether it is time; if so, the next time is one period later."""
         if self._due_us is None:
             self._due_us = now_us + self._every_us
-        if now_us < self._due_us:
+        if 0 < self._due_us - now_us <= self._every_us:  # farther away, the clock was set back
             return False
         self._due_us = now_us + self._every_us
         return True

@@ -7,6 +7,7 @@ decisions are in a file, from which a restart goes on. With ``executors_max`` 0 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from engine.job_files import read_lanes
@@ -66,10 +67,18 @@ class Scaling:
         """Take note of the record of the next batch, and decide by those that are not judged yet if it is time."""
         if self._rules is None:
             return
-        self._records.append(record)
         self._batch_us = record["committed_us"]
+        if self._batch_us < self._judged_us:
+            self._begin_anew()
+        self._records.append(record)
         if (self._batch_us - self._judged_us) * LOADS_A_PERIOD >= self._rules.period_seconds * 1e6:
             self._judge(Load.of(self._records, self._judged_us), self._batch_us)
+
+    def _begin_anew(self) -> None:
+        """Forget since when there has been much or little to do: the clock was set back."""
+        self._records, self._judged_us = [], self._batch_us
+        if self._decision is not None:
+            self._decision = replace(self._decision, high_since=None, low_since=None)
 
     def look(self, now_us: int) -> None:
         """Decide that there is no work, when no batch has come for a while; at most every :data:`LOOK_US`."""

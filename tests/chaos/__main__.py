@@ -17,6 +17,8 @@ from pathlib import Path
 
 from tests.chaos.acts import ACTS
 from tests.chaos.arena import Arena, bystanding, confined
+from tests.chaos.clocks import CLOCKS
+from tests.kit.moved_clock import NO_CLOCK
 
 ACTS_BESIDE_ONE = 5
 
@@ -34,6 +36,12 @@ def main() -> int:
     rows = queries = 0
     folder = Path(tempfile.mkdtemp(prefix="braid-chaos-"))
     service = confined(folder, {})
+    acts = ACTS
+    if service.clock is None:
+        acts = tuple(act for act in ACTS if act not in CLOCKS)
+        print(f"without acts of clocks: {NO_CLOCK}", flush=True)
+    else:
+        print("acts of clocks move that of all processes of the service: driver, JVM, planner, workers, deliverers")
     began = time.monotonic()
     try:
         service.start()
@@ -42,7 +50,7 @@ def main() -> int:
                 for _ in range(ACTS_BESIDE_ONE):
                     if time.monotonic() - began >= options.seconds:
                         break
-                    act, at = rng.choice(ACTS), time.monotonic()
+                    act, at = rng.choice(acts), time.monotonic()
                     with Arena(service, random.Random(rng.randrange(2**31))) as arena:
                         act(arena)
                         bystander.push()

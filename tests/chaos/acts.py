@@ -22,6 +22,7 @@ import psutil
 import pyarrow as pa
 
 from tests.chaos.arena import ARROW, RECOVERY_SECONDS, START_US, Act, Arena, arrow_body
+from tests.chaos.clocks import CLOCKS
 from tests.chaos.damage import DAMAGES
 from tests.kit.waiting import wait_until
 from tests.kit.webhook import Receiver, receiving
@@ -319,4 +320,4 @@ FAULTS: tuple[Act, ...] = (
     a_worker_is_killed, the_jvm_is_killed, the_driver_is_killed, the_service_is_killed, a_worker_is_stopped,
     the_jvm_is_stopped, the_driver_is_stopped, the_planner_is_stopped,
 )  # fmt: skip
-ACTS = (*INPUT, *REQUESTS, *FAULTS, *DAMAGES)
+ACTS = (*INPUT, *REQUESTS, *FAULTS, *DAMAGES, *CLOCKS)

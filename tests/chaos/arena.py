@@ -14,6 +14,7 @@ import psutil
 import pyarrow as pa
 
 from tests.kit.client import Api
+from tests.kit.moved_clock import MovedClock
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 from tests.oracle.driver import Driver
@@ -42,6 +43,7 @@ class ConfinedService(RunningService):
     """A service whose processes share :data:`MEMORY_BYTES`, where this user may say so; else one without a limit."""
 
     group: Path | None = None
+    clock: MovedClock | None = None
 
     def command(self) -> list[str]:
         """Return the command line, which puts the process into its group first."""
@@ -78,7 +80,7 @@ def _make_group() -> Path | None:
 class Arena:
     """What an act works with: a service, requests that may fail, a stream of its own, and chance with a seed."""
 
-    def __init__(self, service: RunningService, rng: random.Random) -> None:
+    def __init__(self, service: ConfinedService, rng: random.Random) -> None:
         self.service = service
         self.rng = rng
         self.client = httpx.Client(base_url=service.url, timeout=REQUEST_SECONDS)
@@ -163,12 +165,14 @@ class Arena:
     def leave(self) -> None:
         """Retire what the act registered, and drop its streams."""
         for query in self._queries:
-            self._until_done("DELETE", f"/queries/{query}?drain=false")
+            self.until_done("DELETE", f"/queries/{query}?drain=false")
         for stream in self._streams:
-            self._until_done("DELETE", f"/streams/{stream}")
+            self.until_done("DELETE", f"/streams/{stream}")
         self._queries, self._streams = [], []
 
-    def _until_done(self, method: str, path: str) -> None:
+    def until_done(self, method: str, path: str) -> None:
+        """Send a request as often as it takes until it is done."""
+
         def is_done() -> bool:
             answered = self.ask(method, path)
             return answered is not None and answered.status_code not in (409, 429, 500, 503)
@@ -222,7 +226,7 @@ def bystanding(service: RunningService, seed: int) -> Iterator[Bystander]:
         bystander.close()
 
 
-def carry_out(act: Act, service: RunningService, seed: int) -> None:
+def carry_out(act: Act, service: ConfinedService, seed: int) -> None:
     """Carry out an act beside a bystander, whose tuples go on coming."""
     with Arena(service, random.Random(seed)) as arena, bystanding(service, seed) as bystander:
         act(arena)
@@ -233,6 +237,13 @@ def carry_out(act: Act, service: RunningService, seed: int) -> None:
 
 
 def confined(folder: Path, environment: dict[str, str]) -> ConfinedService:
-    """Return a service in a folder, not started yet; drains are not given up while it recovers."""
-    settings = {"BRAID_DRAIN_TIMEOUT": "600", **environment}
-    return ConfinedService(folder / "data", folder / "service.log", settings)
+    """Return a service in a folder, not started yet; drains are not given up while it recovers.
+
+    Its clock can be moved, where there is a C compiler.
+    """
+    clock = MovedClock(folder / "clock") if MovedClock.can_be_had() else None
+    moved = {} if clock is None else clock.environment
+    settings = {"BRAID_DRAIN_TIMEOUT": "600", **moved, **environment}
+    service = ConfinedService(folder / "data", folder / "service.log", settings)
+    service.clock = clock
+    return service

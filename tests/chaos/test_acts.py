@@ -8,6 +8,8 @@ import pytest
 
 from tests.chaos.acts import ACTS
 from tests.chaos.arena import Act, ConfinedService, carry_out, confined
+from tests.chaos.clocks import CLOCKS
+from tests.kit.moved_clock import NO_CLOCK
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.service, pytest.mark.long, pytest.mark.xdist_group("chaos")]
@@ -27,6 +29,8 @@ def arena_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Confined
 
 @pytest.mark.parametrize("act", ACTS, ids=[act.__name__ for act in ACTS])
 def test_others_have_all_their_rows_after(act: Act, arena_service: ConfinedService) -> None:
+    if act in CLOCKS and arena_service.clock is None:
+        pytest.skip(NO_CLOCK)
     arena_service.revive()
     carry_out(act, arena_service, seed=7)
     wait_until(arena_service.alive, 1, "the service runs")

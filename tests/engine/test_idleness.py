@@ -216,7 +216,7 @@ def test_a_batch_that_runs_again_decides_the_same() -> None:
         running.push("b", [row(2, 2)])
         running.run(NOW)
         running.push("a", [row(4, 21)])
-        end = running.planner.latest(running.offset, NOW + TIMEOUT)
+        end = running.latest(NOW + TIMEOUT)
         assert end.idle == ("b",)
         logged = Offset.from_json(end.to_json())
         running.push("b", [row(5, 3)])  # comes after the offset was logged, and is not of the batch

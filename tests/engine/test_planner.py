@@ -24,7 +24,6 @@ from sources.core.record_log import RecordLog
 from sources.core.schema import StreamDefinition, StreamSchema
 from sources.core.storage import Storage
 from sources.core.waterline_options import WaterlineOptions
-from tests.kit.waiting import wait_until
 from tests.operators.pipeline import aggregation, changelog
 
 SECOND = 10**6
@@ -46,12 +45,19 @@ class Folder:
         self.storage = Storage(str(root))
         self.changelogs = RecordLog(self.storage, CHANGELOGS)
         self.batches = RecordLog(self.storage, BATCHES)
+        self.passed_us = 0
+        """By a clock that nobody sets."""
 
     def planner(self, warm_ups: int = 0) -> Planner:
         """Return a planner that has done its warm-up batches but for some."""
-        planner = Planner(self.storage, 1.0)
+        planner = Planner(self.storage, 1.0, lambda: self.passed_us * 1000)
         planner._warm_ups = warm_ups
         return planner
+
+    def latest(self, planner: Planner, start: Offset, now_us: int) -> Offset:
+        """Plan at a time of both clocks."""
+        self.passed_us = now_us
+        return planner.latest(start, now_us)
 
     def log(self, *streams: StreamDefinition, dropped: list[str] | None = None) -> None:
         """Append a changelog."""
@@ -121,9 +127,9 @@ def test_a_delay_runs_out_though_the_clock_of_the_machine_was_set_back(folder: F
     planner = folder.planner()
     first = planner.latest(Offset(), hour)
     folder.commit(first, emit_due_us=hour + 1)
-    wait_until(lambda: planner.latest(first, SECOND) is not first, 60, "the delay has run out")
-    second = planner.latest(first, SECOND)
-    assert hour < second.planned_us
+    assert planner.latest(first, SECOND) is first
+    folder.passed_us += 1
+    assert planner.latest(first, SECOND).planned_us == hour + 1, "the delay has run out"
 
 
 def test_silence_is_broken_before_processes_end(folder: Folder) -> None:
@@ -386,25 +392,25 @@ def test_a_stream_becoming_idle_makes_one_batch_and_so_does_its_return(
 ) -> None:
     folder.log(stream("a", idle_timeout_us=2 * SECOND))
     planner = folder.planner()
-    first = planner.latest(Offset(), SECOND)
+    first = folder.latest(planner, Offset(), SECOND)
     assert first.idle == ()
     folder.commit(first)
     with monkeypatch.context() as patch:
         patch.setattr(planner._connectors["a"], "available", silence(first.streams["a"]["0"]))
-        assert planner.latest(first, 3 * SECOND - 1) is first
-        second = planner.latest(first, 3 * SECOND)
+        assert folder.latest(planner, first, 3 * SECOND - 1) is first
+        second = folder.latest(planner, first, 3 * SECOND)
         assert (second.seq, second.idle, second.spans) == (2, ("a",), [])
         folder.commit(second, idle=["a"])
         logged = Offset.from_json(orjson.loads(orjson.dumps(second.to_json())))
-        assert planner.latest(logged, 9 * SECOND) is logged
-    third = planner.latest(logged, 9 * SECOND)
+        assert folder.latest(planner, logged, 9 * SECOND) is logged
+    third = folder.latest(planner, logged, 9 * SECOND)
     assert (third.seq, third.idle, bool(third.spans)) == (3, (), True)
 
 
 def test_a_stream_that_does_not_answer_is_not_idle(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.log(stream("a", idle_timeout_us=2 * SECOND))
     planner = folder.planner()
-    first = planner.latest(Offset(), SECOND)
+    first = folder.latest(planner, Offset(), SECOND)
     folder.commit(first)
     connector, silent = planner._connectors["a"], silence(first.streams["a"]["0"])
     for available, problem in (
@@ -414,10 +420,24 @@ def test_a_stream_that_does_not_answer_is_not_idle(folder: Folder, monkeypatch: 
     ):
         monkeypatch.setattr(connector, "available", available)
         monkeypatch.setattr(connector, "problem", problem)
-        assert planner.latest(first, 30 * SECOND) is first
+        assert folder.latest(planner, first, 30 * SECOND) is first
     monkeypatch.setattr(connector, "problem", None)
-    assert planner.latest(first, 32 * SECOND - 1) is first, "its silence begins when all of it answers"
-    assert planner.latest(first, 32 * SECOND).idle == ("a",)
+    assert folder.latest(planner, first, 32 * SECOND - 1) is first, "its silence begins when all of it answers"
+    assert folder.latest(planner, first, 32 * SECOND).idle == ("a",)
+
+
+def test_a_clock_that_is_set_forth_is_no_silence(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.log(stream("a", idle_timeout_us=2 * SECOND))
+    planner = folder.planner()
+    first = folder.latest(planner, Offset(), SECOND)
+    folder.commit(first)
+    monkeypatch.setattr(planner._connectors["a"], "available", silence(first.streams["a"]["0"]))
+    hour = 3600 * SECOND
+    kept_busy = planner.latest(first, hour)  # processing time follows
+    assert (kept_busy.planned_us, kept_busy.idle) == (hour, ())
+    folder.commit(kept_busy)
+    folder.passed_us = 3 * SECOND
+    assert planner.latest(kept_busy, 3 * SECOND).idle == ("a",), "nor is its silence over when it is set back"
 
 
 def test_the_last_event_times_are_carried_from_batch_to_batch(folder: Folder) -> None:

@@ -52,6 +52,7 @@ class Job:
         self.streams = {stream.name: stream for stream in streams}
         self.pushes = {stream.name: PushLog(self.storage, stream) for stream in streams}
         self.offset = Offset()
+        self.now_us = 0
         self.planner = self.new_planner()
         self.tasks = SourceTasks(self.storage, PlanLog(self.storage), LANES)
         self.lanes = self.new_lanes()
@@ -66,7 +67,7 @@ class Job:
 
     def new_planner(self) -> Planner:
         """Return a planner as a process that has just started has it."""
-        planner = Planner(self.storage, 1.0)
+        planner = Planner(self.storage, 1.0, lambda: self.now_us * 1000)
         planner._warm_ups = 0
         planner._start.apart_us = 0
         return planner
@@ -82,9 +83,14 @@ class Job:
     def run(self, now_us: int) -> list[dict[str, Any]]:
         """Run batches until there is nothing to do at a processing time; return their records."""
         records = []
-        while (end := self.planner.latest(self.offset, now_us)) is not self.offset:
+        while (end := self.latest(now_us)) is not self.offset:
             records.append(self.batch(end))
         return records
+
+    def latest(self, now_us: int) -> Offset:
+        """Return the end of the next batch as the planner has it at a time of all clocks."""
+        self.now_us = now_us
+        return self.planner.latest(self.offset, now_us)
 
     def batch(self, end: Offset) -> dict[str, Any]:
         """Run and publish the batch that ends at an offset, as Spark logs it; return its record."""

@@ -52,6 +52,7 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.us = BEGINNING
+        self._set_ahead_us = 0
 
     def __call__(self) -> float:
         return self.us / 1e6
@@ -59,6 +60,15 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.us += round(seconds * SECOND)
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock ahead, or back."""
+        self.us += round(seconds * SECOND)
+        self._set_ahead_us += round(seconds * SECOND)
+
+    def monotonic(self) -> float:
+        """Return the seconds that have passed, whatever the clock was set to."""
+        return (self.us - self._set_ahead_us) / 1e6
 
 
 class Driver:
@@ -75,7 +85,7 @@ class Driver:
 
     def _open(self) -> None:
         self.storage = Storage(str(self.folder))
-        self.session = SharedSession(self.storage, self.settings, self.clock)
+        self.session = SharedSession(self.storage, self.settings, self.clock, self.clock.monotonic)
         self.session.recover()
         self.batches = RecordLog(self.storage, "batches")
 

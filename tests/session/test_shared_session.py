@@ -477,6 +477,13 @@ def test_a_ttl_deletes_with_drain_also_after_a_restart(driver: Driver) -> None:
     assert driver.changelogs()[-1]["deleted"] == [{"id": "q-1", "slot": 0, "drain": True}]
 
 
+def test_a_request_does_not_wait_for_the_time_when_the_clock_was_set_back(driver: Driver) -> None:
+    driver.create(CHEAP)
+    driver.clock.jump(-3600)
+    driver.session.step()
+    assert driver.changelogs()[-1]["why"] == "1 request"
+
+
 def test_deadlines_of_queries_that_are_gone_take_no_room_for_ever(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

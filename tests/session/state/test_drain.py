@@ -151,6 +151,29 @@ def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
     assert driver.recovered() == driver.observed()
 
 
+@pytest.mark.parametrize("jump_seconds", [3600, -3600])
+def test_a_drain_has_its_time_also_after_the_clock_is_set(
+    open_driver: Callable[..., Driver], jump_seconds: int
+) -> None:
+    driver = open_driver(drain_timeout=60)
+    driver.stream()
+    (query,) = driver.run(SELECTION.format("purchases", 5))
+    driver.batch({"s-1": 10})
+    driver.session.queries.delete(query)
+    driver.flush()
+    driver.batch()
+    driver.clock.advance(50)
+    driver.session.step()
+    driver.clock.jump(jump_seconds)
+    driver.session.step()
+    driver.clock.advance(59)
+    driver.session.step()
+    assert driver.changelogs()[-1]["freed"] == []
+    driver.clock.advance(1 if jump_seconds > 0 else 3600)
+    driver.session.step()
+    assert driver.changelogs()[-1]["freed"] == [{"id": query, "slot": 0}]
+
+
 def test_a_drain_does_not_time_out_while_the_service_was_down(open_driver: Callable[..., Driver]) -> None:
     driver = open_driver(drain_timeout=60)
     driver.stream()

@@ -108,6 +108,14 @@ def test_small_batches_count_by_what_they_do_together(
     assert cluster.scaling.wanted == executors_left
 
 
+def test_a_clock_that_is_set_back_does_not_put_off_decisions(cluster: Cluster) -> None:
+    cluster.register(1)
+    cluster.batches(3, latency=9, cores=2.0)
+    cluster.now_us -= 90 * SECOND
+    cluster.batches(7, latency=9, cores=2.0)
+    assert cluster.scaling.wanted == 2
+
+
 def test_nothing_is_decided_before_the_driver_has_told_of_executors(cluster: Cluster) -> None:
     cluster.batches(100, latency=9, cores=2.0)
     assert cluster.scaling.describe()["now"] is None
