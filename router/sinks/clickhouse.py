@@ -2,6 +2,10 @@
 
 A table that has the columns ``_query`` and ``_row`` gets what tells rows apart that come again after a crash; a
 ``ReplacingMergeTree`` ordered by them keeps one of each. All columns of the query must be there.
+
+Codes of errors say whether rows are refused for what is in them. For a code that is not known here, the server itself
+says it: where it refuses the rows with the same code in the table function ``null``, which parses rows and keeps none,
+and takes an empty row there. Rows that are refused for anything else wait and are tried again.
 """
 
 from __future__ import annotations
@@ -28,14 +32,25 @@ TIMEOUT_SECONDS = 30.0
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DOWN_CODES = (
     164,  # READONLY
+    173,  # CANNOT_ALLOCATE_MEMORY
+    201,  # QUOTA_EXCEEDED
     202,  # TOO_MANY_SIMULTANEOUS_QUERIES
+    203,  # NO_FREE_CONNECTION
     209,  # SOCKET_TIMEOUT
     210,  # NETWORK_ERROR
+    225,  # NO_ZOOKEEPER
     241,  # MEMORY_LIMIT_EXCEEDED
     242,  # TABLE_IS_READ_ONLY
+    243,  # NOT_ENOUGH_SPACE
     252,  # TOO_MANY_PARTS
     319,  # UNKNOWN_STATUS_OF_INSERT
+    364,  # RECEIVED_ERROR_TOO_MANY_REQUESTS
     425,  # SYSTEM_ERROR
+    439,  # CANNOT_SCHEDULE_TASK
+    745,  # SERVER_OVERLOADED
+    749,  # TCP_CONNECTION_LIMIT_REACHED
+    762,  # HTTP_CONNECTION_LIMIT_REACHED
+    999,  # KEEPER_EXCEPTION
 )
 _ROWS_CODES = (
     6,  # CANNOT_PARSE_TEXT
@@ -51,9 +66,11 @@ _ROWS_CODES = (
     117,  # INCORRECT_DATA
     130,  # CANNOT_READ_ARRAY_FROM_TEXT
     131,  # TOO_LARGE_STRING_SIZE
+    153,  # ILLEGAL_DIVISION, by an expression of a column or a materialized view
     321,  # VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
     349,  # CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
     376,  # CANNOT_PARSE_UUID
+    395,  # FUNCTION_THROW_IF_VALUE_IS_NON_ZERO, by such an expression
     407,  # DECIMAL_OVERFLOW
     441,  # CANNOT_PARSE_DOMAIN_VALUE_FROM_STRING
     467,  # CANNOT_PARSE_BOOL
@@ -62,6 +79,7 @@ _ROWS_CODES = (
     676,  # CANNOT_PARSE_IPV6
     691,  # UNKNOWN_ELEMENT_OF_ENUM
 )
+_TOO_MANY_PARTITIONS = "Too many partitions for single INSERT"  # has the code of TOO_MANY_PARTS; fewer rows have fewer
 _DOWN_ANSWERS = (*LATER, 502, 503, 504)  # of those that stand before the server
 _CODE = re.compile(r"\s*Code: (\d{1,9})\b")
 _NOT_INSERTABLE = ("ALIAS", "MATERIALIZED")
@@ -115,15 +133,21 @@ class Server:
                 f"Table {table} must have all columns of the query; {', '.join(missing)} are missing, there are"
                 f" {', '.join(table_columns)}."
             )
-        return ClickHouseSink(self._place, table, subject.delivery_id, {QUERY, ROW}.intersection(table_columns))
+        marks = {QUERY, ROW}.intersection(table_columns)
+        written = {name: table_columns[name] for name in (*subject.schema.names, *sorted(marks))}
+        return ClickHouseSink(self._place, table, subject.delivery_id, marks, written)
 
-    def _columns(self, table: str) -> list[str]:
-        """Return the columns of a table that take values."""
+    def _columns(self, table: str) -> dict[str, str]:
+        """Return the types of the columns of a table that take values."""
         answer = self._place.post(b"", params={"query": f"DESCRIBE TABLE {table} FORMAT JSON"})
         judge(self._place, answer)
         try:
             descriptions = orjson.loads(answer.content)["data"]
-            return [column["name"] for column in descriptions if column["default_type"] not in _NOT_INSERTABLE]
+            return {
+                column["name"]: column["type"]
+                for column in descriptions
+                if column["default_type"] not in _NOT_INSERTABLE
+            }
         except (ValueError, KeyError, TypeError):
             raise SinkRefused(f"{self._place.says(answer)} This is not what ClickHouse answers.") from None
 
@@ -133,15 +157,20 @@ class Server:
 
 
 class ClickHouseSink:
-    """The rows of one query in a table; ``marks`` are those of the columns QUERY and ROW that it has."""
+    """The rows of one query in a table.
+
+    ``marks`` are those of the columns QUERY and ROW that it has, ``types`` those of the columns that are written.
+    """
 
     keeps_cursor = False
 
-    def __init__(self, place: Place, table: str, delivery: str, marks: set[str]) -> None:
+    def __init__(self, place: Place, table: str, delivery: str, marks: set[str], types: Mapping[str, str]) -> None:
         self._place = place
         self._table = table
         self._delivery = delivery
         self._marks = marks
+        columns = ", ".join(f"{_quoted(name, '`')} {type_name}" for name, type_name in types.items())
+        self._kept_nowhere = "FUNCTION null(" + _quoted(columns, "'") + ")"
 
     def resume(self) -> str | None:
         """Return None: what has been inserted is not asked."""
@@ -154,9 +183,28 @@ class ClickHouseSink:
             records = [{**record, QUERY: self._delivery} for record in records]
         if ROW in self._marks:
             records = [{**record, ROW: row_id} for record, row_id in zip(records, rows.ids, strict=True)]
-        insert = f"INSERT INTO {self._table} FORMAT JSONEachRow"
-        params = {"query": insert, "date_time_input_format": "best_effort"}
-        judge(self._place, self._place.post(b"\n".join(map(orjson.dumps, records)), params=params))
+        body = b"\n".join(map(orjson.dumps, records))
+        answer = self._insert(self._table, body)
+        code = _code(answer)
+        if code is not None and code not in (*_DOWN_CODES, *_ROWS_CODES) and self._cannot_be_parsed(body, code):
+            raise RowsRefused(self._place.says(answer))
+        judge(self._place, answer)
+
+    def _insert(self, into: str, body: bytes) -> httpx.Response:
+        params = {"query": f"INSERT INTO {into} FORMAT JSONEachRow", "date_time_input_format": "best_effort"}
+        return self._place.post(body, params=params)
+
+    def _cannot_be_parsed(self, body: bytes, code: int) -> bool:
+        """Whether the server refuses rows with a code also where none is kept, and takes an empty row there."""
+        if _code(self._insert(self._kept_nowhere, body)) != code:
+            return False
+        control = self._insert(self._kept_nowhere, b"{}")
+        return control.is_success and _code(control) is None
+
+
+def _quoted(text: str, quote: str) -> str:
+    """Return a text between quotes."""
+    return quote + text.replace("\\", "\\\\").replace(quote, f"\\{quote}") + quote
 
 
 def judge(place: Place, answer: httpx.Response) -> None:
@@ -164,10 +212,12 @@ def judge(place: Place, answer: httpx.Response) -> None:
     code = _code(answer)
     if answer.is_success and code is None:
         return
+    if code is not None and (code in _ROWS_CODES or _TOO_MANY_PARTITIONS in answer.text):
+        raise RowsRefused(place.says(answer))
     is_down = answer.status_code in _DOWN_ANSWERS if code is None else code in _DOWN_CODES
     if is_down:
         raise SinkDown(place.says(answer), retry_after(answer))
-    raise (RowsRefused if code in _ROWS_CODES else SinkRefused)(place.says(answer))
+    raise SinkRefused(place.says(answer))
 
 
 def _code(answer: httpx.Response) -> int | None:

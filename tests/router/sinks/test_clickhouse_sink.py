@@ -96,6 +96,42 @@ def test_values_that_do_not_fit_are_refused_and_others_go_on(clickhouse: ClickHo
     assert clickhouse.query("SELECT count() FROM fits") == "2\n"
 
 
+UNKNOWN, INVALID = "36", "Code: 36. DB::Exception: Unknown element 'x' for enum"  # ClickHouse 22
+NOT_THERE = {"x-clickhouse-exception-code": "46"}
+
+
+def answers_of(null: httpx.Response | None, empty: httpx.Response | None) -> httpx.MockTransport:
+    """Answer inserts as servers of several versions do: rows and an empty row into the table function null."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        into_null = "FUNCTION null('`n` Enum8(\\'a\\' = 1)')" in request.url.params["query"]
+        told = (empty if request.content == b"{}" else null) if into_null else None
+        return told or httpx.Response(500, headers={"x-clickhouse-exception-code": UNKNOWN}, text=INVALID)
+
+    return httpx.MockTransport(answer)
+
+
+@pytest.mark.parametrize(
+    ("null", "empty", "means"),
+    [
+        (None, httpx.Response(200), RowsRefused),  # they cannot be parsed
+        (None, None, SinkRefused),  # nothing can be inserted
+        (None, httpx.Response(200, headers=NOT_THERE), SinkRefused),  # an error that came after the headers
+        (httpx.Response(200), httpx.Response(200), SinkRefused),  # they can be parsed
+        (httpx.Response(404, headers=NOT_THERE), httpx.Response(404, headers=NOT_THERE), SinkRefused),  # an old server
+    ],
+)
+def test_a_code_that_is_not_known_is_about_rows_where_the_server_cannot_parse_them(
+    null: httpx.Response | None, empty: httpx.Response | None, means: type[Exception]
+) -> None:
+    query = subject()
+    with httpx.Client(transport=answers_of(null, empty)) as client:
+        sink = connector.ClickHouseSink(Place(client, "http://h", {}), "`t`", "q", set(), {"n": "Enum8('a' = 1)"})
+        with pytest.raises(means, match="Unknown element") as raised:
+            sink.write(rows_of(query, selected(2), 1))
+    assert type(raised.value) is means
+
+
 HIDDEN = "swordfish-17"
 
 
@@ -107,6 +143,8 @@ HIDDEN = "swordfish-17"
         (500, {}, f"Code: 60, e.displayText() = DB::Exception: {HIDDEN}", SinkRefused),
         (404, {"x-clickhouse-exception-code": "60"}, "", SinkRefused),
         (500, {"x-clickhouse-exception-code": "27"}, "", RowsRefused),
+        (500, {}, "Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100)", RowsRefused),
+        (500, {}, "Code: 252. DB::Exception: Too many parts (300). Merges are processing slower", SinkDown),
         (403, {"x-clickhouse-exception-code": "516"}, HIDDEN, SinkRefused),
         (500, {}, "anything", SinkRefused),
         (400, {}, "", SinkRefused),
