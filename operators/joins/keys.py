@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.joins.relations import Rows
+from operators.joins.matches.relations import Rows
 from operators.predicates.query_set import Bools
 from operators.state.keys import Codes, encode_column, unite_keys
 from sources.core.columns import one_array

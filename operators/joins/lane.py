@@ -12,9 +12,9 @@ from operators.aggregation.lane import merge_slices, needed_slices
 from operators.aggregation.operator_queries import OperatorQueries
 from operators.containment import contained
 from operators.event_times import EARLIEST
-from operators.joins.fire import fire_joins
-from operators.joins.firing import JoinOperator, join_operators
-from operators.joins.late_rows import JoinedRows
+from operators.joins.matches.fire import fire_joins
+from operators.joins.matches.firing import JoinOperator, join_operators
+from operators.joins.matches.late_rows import JoinedRows
 from operators.joins.session_joins import open_tuples
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.operator import FiringBatch, Held, Mask, Predicates, Reached, ResultBlock

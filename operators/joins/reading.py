@@ -8,10 +8,9 @@ from functools import partial
 import pyarrow as pa
 
 from operators.block_files import BlockFiles, BlockPart, check_count, lost
-from operators.joins.all_pairs import AllPairs
-from operators.joins.block import JoinBlock
-from operators.joins.query import Join
-from operators.joins.rows import (
+from operators.joins.matches.all_pairs import AllPairs
+from operators.joins.matches.block import JoinBlock
+from operators.joins.matches.rows import (
     JoinIndex,
     all_pairs,
     form_rows,
@@ -22,6 +21,7 @@ from operators.joins.rows import (
     what_is_indexed,
     windows_of_slot,
 )
+from operators.joins.query import Join
 from operators.operator import Reached
 from operators.result_rows import compute_outputs, empty_rows
 from operators.windowing.reading import WindowReader, greatest
@@ -31,7 +31,7 @@ INDEX_BYTES = 64 << 20
 
 
 class JoinReader:
-    """Reads blocks of :class:`operators.joins.block.JoinBlock`; :mod:`operators.joins.rows` forms their rows."""
+    """Reads blocks of :class:`operators.joins.matches.block.JoinBlock`; :mod:`.matches.rows` forms their rows."""
 
     def __init__(self, files: BlockFiles) -> None:
         self._files = files

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from operators import kernels
 from operators.expressions import typed_columns_of
-from operators.joins.firing import JoinOperator, beyond_combinations
-from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
 from operators.joins.keys import InputKeys, number_keys
-from operators.joins.partners import Places, pieces
+from operators.joins.matches.firing import JoinOperator, beyond_combinations
+from operators.joins.matches.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
+from operators.joins.matches.partners import Places, pieces
+from operators.joins.matches.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 from operators.joins.parts import Part, columns_for_rows, join_of
-from operators.joins.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 from operators.live_queries import LiveQuery
 from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.sessions.sessions import chain, gap_of

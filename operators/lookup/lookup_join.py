@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from operators import kernels
 from operators.expressions import Expression, columns_of
-from operators.joins.relations import NO_ROW, picked
+from operators.joins.matches.relations import NO_ROW, picked
 from operators.lookup.lookups import Lookup
 from operators.state.keys import as_numbers, encode_keys
 from operators.tuples import Tuples

@@ -18,7 +18,7 @@ from sources.core.record_log import file_number
 from sources.core.storage import Storage, not_read_back
 
 if TYPE_CHECKING:  # the sink needs the names of folders only, and compiled kernels take a second to import
-    from operators.joins.block import JoinBlock
+    from operators.joins.matches.block import JoinBlock
     from operators.state.query_runs import Partials
     from operators.state.tuple_bucket import TupleIndex
     from operators.windowing.window_rows import WindowRows

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -63,12 +64,18 @@ def _sessions(query: MixedQuery, tuples: str) -> str:
     return f"SELECT *, SUM(begins) {over} AS session FROM ({begins})"
 
 
-def counted(rows: Iterable[Row]) -> Counter[Row]:
-    """Return rows as a bag; numbers with a fraction by ten digits, for they are added up in different orders."""
-    return Counter(tuple(map(_comparable, row)) for row in rows)
+def differences(got: Iterable[Row], expected: Iterable[Row]) -> list[tuple[Row | None, Row | None]]:
+    """Return what differs between two bags of rows; numbers with a fraction are added up in different orders."""
+    pairs = itertools.zip_longest(sorted(got, key=_order), sorted(expected, key=_order))
+    return [(a, b) for a, b in pairs if a is None or b is None or not all(map(_same, a, b))]
 
 
-def _comparable(value: Any) -> Any:
-    if isinstance(value, float | Decimal):
-        return f"{float(value):.9e}"
-    return value
+def _order(row: Row) -> Any:
+    exact = [repr(value) for value in row if not isinstance(value, float | Decimal)]
+    return exact, [float(value) for value in row if isinstance(value, float | Decimal)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float | Decimal) and isinstance(b, float | Decimal):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
+    return bool(a == b)

@@ -24,11 +24,11 @@ from operators.aggregation.due import WindowedQueries
 from operators.aggregation.firing import fire
 from operators.aggregation.shared_aggregation import SharedAggregation, aggregation_of, measures_of
 from operators.expressions import Call, Column, Expression, Literal
-from operators.joins import relations
 from operators.joins.cost import JoinCost, join_graph
 from operators.joins.idp import idp
+from operators.joins.matches import relations
+from operators.joins.matches.relations import JoinResult, Relation, TooManyCombinations
 from operators.joins.order import block_size
-from operators.joins.relations import JoinResult, Relation, TooManyCombinations
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookup.lookups import Lookup

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from operators.aggregation.firing import Predicates
-from operators.joins import counts as join_counts
-from operators.joins import fire as joins
-from operators.joins.counts import CountedJoins
-from operators.joins.firing import DueJoins, WindowId
+from operators.joins.matches import counts as join_counts
+from operators.joins.matches import fire as joins
+from operators.joins.matches.counts import CountedJoins
+from operators.joins.matches.firing import DueJoins, WindowId
 from session.sql.select import plan_select
 from sources.core.storage import Storage
 from tests.kit.random_joins import CATALOG, SECOND, STREAMS

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from operators.joins.cost import JoinCost, join_graph
 from operators.joins.idp import SubPlan
+from operators.joins.matches.relations import Relation
 from operators.joins.order import (
     BLOCK_SIZE,
     MOST_EXHAUSTIVE,
@@ -23,7 +24,6 @@ from operators.joins.order import (
     parents_of,
     written_order,
 )
-from operators.joins.relations import Relation
 
 
 def relation(rows: int, *attributes: int, outer_of: tuple[int, ...] = ()) -> Relation:

@@ -15,14 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import lane
-from operators.joins import all_pairs, formed_rows, late_rows, reading, relations
-from operators.joins import conditions as join_conditions
-from operators.joins import counts as join_counts
-from operators.joins import rows as join_rows
-from operators.joins.block import JoinBlock
-from operators.joins.groups import distinct_counts
+from operators.joins import reading
+from operators.joins.matches import all_pairs, formed_rows, late_rows, relations
+from operators.joins.matches import conditions as join_conditions
+from operators.joins.matches import counts as join_counts
+from operators.joins.matches import rows as join_rows
+from operators.joins.matches.block import JoinBlock
+from operators.joins.matches.groups import distinct_counts
+from operators.joins.matches.rows import JoinIndex
 from operators.joins.query import Join
-from operators.joins.rows import JoinIndex
 from operators.lookup import lookup_join
 from operators.lookup.lookup_join import version_path
 from operators.queries import Query

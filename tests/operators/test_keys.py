@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.joins.groups import distinct_counts
+from operators.joins.matches.groups import distinct_counts
 from operators.state.keys import KeyColumn, encode_keys, key_columns, key_digits, unite_keys
 
 VALUES: dict[pa.DataType, list[Any]] = {

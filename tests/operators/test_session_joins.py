@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators import lane
-from operators.joins import formed_rows
+from operators.joins.matches import formed_rows
 from session.sql.select import plan_select
 from sources.core.storage import Storage
 from tests.kit.examples import examples

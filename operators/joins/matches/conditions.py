@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from operators.joins.block import JoinBlock
-from operators.joins.counts import count_alone
-from operators.joins.firing import JoinedWindow
-from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
-from operators.joins.groups import fired_windows
-from operators.joins.late_rows import joined_rows
-from operators.joins.partners import Places, pieces
+from operators.joins.matches.block import JoinBlock
+from operators.joins.matches.counts import count_alone
+from operators.joins.matches.firing import JoinedWindow
+from operators.joins.matches.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
+from operators.joins.matches.groups import fired_windows
+from operators.joins.matches.late_rows import joined_rows
+from operators.joins.matches.partners import Places, pieces
+from operators.joins.matches.relations import MANY
+from operators.joins.matches.rows import BlockWindow, form_rows, index_window
 from operators.joins.parts import join_of
-from operators.joins.relations import MANY
-from operators.joins.rows import BlockWindow, form_rows, index_window
 from operators.state.tuple_bucket import TupleBucket
 from operators.tuples import Tuples
 from operators.windowing.fired_rows import Fired

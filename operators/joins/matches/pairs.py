@@ -1,6 +1,7 @@
 """The pairs that two inputs give when they are compared by one code: what most joins are, in two compiled passes.
 
-What :class:`operators.joins.relations.JoinResult` does for any number of inputs takes some twenty steps over arrays.
+What :class:`operators.joins.matches.relations.JoinResult` does for any number of inputs takes some twenty steps over
+arrays.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from operators import kernels
 from operators.arrays import Places
-from operators.joins.relations import MANY
+from operators.joins.matches.relations import MANY
 
 
 class Pairs:
@@ -34,7 +35,7 @@ class Pairs:
 
     @property
     def total(self) -> int:
-        """The number of pairs, at most :data:`~operators.joins.relations.MANY`."""
+        """The number of pairs, at most :data:`~operators.joins.matches.relations.MANY`."""
         return int(self._before[-1])
 
     @property

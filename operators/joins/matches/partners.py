@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.joins import formed_rows
-from operators.joins.formed_rows import value_of
+from operators.joins.matches import formed_rows
+from operators.joins.matches.formed_rows import value_of
+from operators.joins.matches.relations import NO_ROW
 from operators.joins.query import Join
-from operators.joins.relations import NO_ROW
 from operators.state.keys import encode_keys
 from operators.tuples import Tuples
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from operators import kernels
 from operators.aggregation.due import Due
 from operators.aggregation.space_queries import Predicates, SpaceQueries
-from operators.joins.firing import DueJoins, JoinedWindow, WindowId
 from operators.joins.keys import InputKeys
+from operators.joins.matches.firing import DueJoins, JoinedWindow, WindowId
+from operators.joins.matches.relations import MANY, Rows
 from operators.joins.parts import Part, join_of
-from operators.joins.relations import MANY, Rows
 from operators.live_queries import LiveQuery
 from operators.predicates.cells import CellMap
 from operators.predicates.query_set import Bools

@@ -12,7 +12,7 @@ import numpy as np
 
 from operators import kernels
 from operators.arrays import Places
-from operators.joins.pairs import Pairs
+from operators.joins.matches.pairs import Pairs
 from operators.predicates.query_set import Bools
 
 MOST_PAIRS = 4_000_000

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from operators import kernels
-from operators.joins.block import COUNT, END, SLOT, START, BlockInput, JoinBlock, Piece
-from operators.joins.counts import CountedJoins
+from operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, JoinBlock, Piece
+from operators.joins.matches.counts import CountedJoins
+from operators.joins.matches.relations import MANY
 from operators.joins.parts import columns_for_rows, join_of
-from operators.joins.relations import MANY
 from operators.state.tuple_bucket import TupleBucket, between
 
 WORTH_REFERRING = 1 / 8

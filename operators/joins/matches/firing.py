@@ -22,9 +22,9 @@ from operators.aggregation.shared_aggregation import sliding_window
 from operators.aggregation.space_queries import Predicates
 from operators.arrays import Numbers
 from operators.joins.keys import InputKeys, number_keys
+from operators.joins.matches.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.joins.parts import Part, join_of, parts_of, splits_of
 from operators.joins.query import Join
-from operators.joins.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.live_queries import LiveQueries
 from operators.query_parts import JOIN
 from operators.state.bucket import Bucket

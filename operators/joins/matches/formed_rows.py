@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.expressions import Expression
-from operators.joins.groups import distinct_counts, merged
+from operators.joins.matches.groups import distinct_counts, merged
 from operators.joins.parts import join_of
 from operators.live_queries import LiveQuery
 from operators.query_parts import WINDOW_END, WINDOW_START, Measure

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from operators.arrays import Numbers, Places
 from operators.expressions import Expression
-from operators.joins.firing import JoinedWindow, beyond_combinations, product
+from operators.joins.matches.firing import JoinedWindow, beyond_combinations, product
+from operators.joins.matches.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.joins.parts import input_of, join_of, measure_of_input
-from operators.joins.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.kernels import double_double
 from operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from operators.state import components

@@ -17,12 +17,12 @@ import pyarrow as pa
 from operators import kernels
 from operators.arrays import Places
 from operators.expressions import Column, typed_columns_of
-from operators.joins.all_pairs import AllPairs, PickedPairs
-from operators.joins.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
 from operators.joins.gathering import take
-from operators.joins.pairs import Pairs
+from operators.joins.matches.all_pairs import AllPairs, PickedPairs
+from operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
+from operators.joins.matches.pairs import Pairs
+from operators.joins.matches.relations import NO_ROW, JoinResult, Relation
 from operators.joins.query import Join, JoinInput
-from operators.joins.relations import NO_ROW, JoinResult, Relation
 from operators.predicates.query_set import Bools
 from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.tuples import Tuples
