@@ -88,22 +88,22 @@ bench-kernels: setup ## time the kernels of a source task and of a lane; ARGUMEN
 	@$(PY) -m tests.operators.bench_mixed_queries $(ARGUMENTS)
 
 bench-control: setup ## what queries cost the control side: created, retired and looked at while 10 000 run
-	@$(PY) -m bench_driver.control_plane $(ARGUMENTS)
+	@$(PY) -m bench_driver.programs.control_plane $(ARGUMENTS)
 
 chaos: setup ## hostile requests and faults beside queries that an oracle checks; SECONDS=3600, SEED=… to do it again
 	@$(PY) -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 soak: setup ## 10 000 queries for 20 minutes: memory and batches; ARGUMENTS="--minutes 2" for less
-	@$(PY) -m bench_driver.soak $(ARGUMENTS)
+	@$(PY) -m bench_driver.programs.soak $(ARGUMENTS)
 
 first-mark: setup ## measure starts, empty batches and single deployments; ARGUMENTS="--quick" for a short one
-	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)
+	@$(PY) -m bench_driver.programs.first_mark $(ARGUMENTS)
 
 bench-kafka: setup ## how many tuples a second come from Kafka; ARGUMENTS="--queries 1000"
-	@$(PY) -m bench_driver.kafka_rate $(ARGUMENTS)
+	@$(PY) -m bench_driver.programs.kafka_rate $(ARGUMENTS)
 
 bench-push: setup ## how many tuples a second pushes bring; ARGUMENTS="--format arrow --queries 1000"
-	@$(PY) -m bench_driver.push_rate $(ARGUMENTS)
+	@$(PY) -m bench_driver.programs.push_rate $(ARGUMENTS)
 
 clean: ## remove caches, builds and what demos left; .venv and .tools stay
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log

@@ -22,10 +22,10 @@ from rich.text import Text
 
 from bench_driver.bench_task import Measure, Options, Task, measure_task, plan, resolve_peers, variant
 from bench_driver.machine import machine, versions
+from bench_driver.programs.standalone import interruptible
 from bench_driver.report.document import FILE_NAME, Document, ReportError, Row
 from bench_driver.report.summary import OURS
 from bench_driver.report.terminal import one_line, render, seconds
-from bench_driver.standalone import interruptible
 from bench_driver.systems.system import UnsupportedError
 from bench_driver.workload import load_workload
 

@@ -17,7 +17,7 @@ from bench_driver.systems.system import System, UnsupportedError
 from bench_driver.workload import Workload
 
 if TYPE_CHECKING:
-    from bench_driver.runner import RunSettings
+    from bench_driver.measure.runner import RunSettings
 
 PEERS = {
     "spark": ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own"),
@@ -140,8 +140,8 @@ def measure_task(task: Task, options: Options, tell: Tell) -> Row:
         UnsupportedError: the system cannot run such queries at all.
         Exception: whatever else keeps it from being measured.
     """
+    from bench_driver.measure.runner import measure as measure_system
     from bench_driver.queues.process import QueueProcess
-    from bench_driver.runner import measure as measure_system
 
     settings = run_settings(options)
     rate = options.rate or task.workload.first_rate(task.queries)
@@ -173,7 +173,7 @@ def run_settings(options: Options) -> RunSettings:
 
     That is once the system has adapted to it.
     """
-    from bench_driver.runner import RunSettings
+    from bench_driver.measure.runner import RunSettings
 
     settings = RunSettings(seed=options.seed, quick=options.quick)
     if options.seconds is not None:

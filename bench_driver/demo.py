@@ -11,12 +11,12 @@ import sys
 import time
 
 from api.client import BraidClient, BraidError, BraidUnreachable, query_body
-from bench_driver import statistics
 from bench_driver.demo_script import EXAMPLES, STREAMS, Example, added_later, change_times, more_examples
 from bench_driver.demo_watch import Moment, Totals, Watch
+from bench_driver.measure import statistics
+from bench_driver.programs.standalone import interruptible
 from bench_driver.report.text import two_decimals
 from bench_driver.service_process import ServiceFailedError, ServiceProcess
-from bench_driver.standalone import interruptible
 
 LOOK_SECONDS = 2.0
 DEPLOY_SECONDS = 60.0

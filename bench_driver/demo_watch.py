@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from api.client import BraidClient
-from bench_driver import statistics
+from bench_driver.measure import statistics
 from bench_driver.report.text import two_decimals
 
 Object = dict[str, Any]

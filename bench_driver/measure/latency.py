@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
 
-from bench_driver import statistics
+from bench_driver.measure import statistics
 from bench_driver.queues.process import Pull
 from bench_driver.queues.schedule import Schedule
 from bench_driver.systems.system import Output

@@ -21,10 +21,10 @@ from bench_driver.child import ChildProcess
 from bench_driver.dialects import common, flink
 from bench_driver.mixed_query import Query
 from bench_driver.peers.flink_environment import ensure_environment
+from bench_driver.programs.standalone import say
 from bench_driver.query_load.probes import choose_probes
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.standalone import say
 from bench_driver.systems.peer_system import STOPPED, Answers, PeerSystem
 from bench_driver.systems.system import (
     OWN_GENERATOR,

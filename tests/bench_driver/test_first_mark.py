@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench_driver import first_mark
-from bench_driver.first_mark import Figures, main
+from bench_driver.programs import first_mark
+from bench_driver.programs.first_mark import Figures, main
 from bench_driver.service_process import ServiceFailedError
 
 

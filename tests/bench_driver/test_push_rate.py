@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench_driver.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases
+from bench_driver.programs.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases
 from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
 from sources.formats import decode
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from bench_driver import runner
-from bench_driver.measure import steps
+from bench_driver.measure import runner, steps
 from bench_driver.measure.result import Measured, Progress
+from bench_driver.measure.runner import RunSettings, measure
 from bench_driver.measure.search import StepResult
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.runner import RunSettings, measure
 from bench_driver.systems.system import Output
 from bench_driver.workload import Churn, StreamSpec, Workload
 from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench_driver.soak import Churn, Minute, render, trend
+from bench_driver.programs.soak import Churn, Minute, render, trend
 
 MIB = 2**20
 

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from bench_driver.machine import machine
+from bench_driver.programs.standalone import command, describe, histogram_of, report_on
 from bench_driver.report.text import figures
-from bench_driver.standalone import command, describe, histogram_of, report_on
 
 
 @pytest.mark.parametrize(("load", "busy"), [(1.0, False), (1.1, True)])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench_driver.kafka_broker import create_topic
+from bench_driver.programs.kafka_broker import create_topic
 from sources.connectors.connector import Extent
 from sources.connectors.kafka.connector import KafkaConnector, validate_options
 from sources.connectors.kafka.options import read_offsets

@@ -6,8 +6,8 @@ import pytest
 
 from bench_driver.measure import latency, steps
 from bench_driver.measure.result import series_of
+from bench_driver.measure.statistics import median
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.statistics import median
 from bench_driver.systems.system import SystemFailedError
 from bench_driver.workload import StreamSpec, Workload
 from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bench_driver.kafka_broker import create_topic
+from bench_driver.programs.kafka_broker import create_topic
 from router.sinks import kafka
 from router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.core.confinement import OPEN

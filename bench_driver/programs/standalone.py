@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.client import BraidClient, BraidError
 from bench_driver.machine import machine, versions
+from bench_driver.measure.statistics import Histogram
 from bench_driver.queues.process import QueueFailedError
 from bench_driver.report.text import BUSY, figures
 from bench_driver.service_process import ServiceFailedError
-from bench_driver.statistics import Histogram
 
 _POLL_SECONDS = 0.05
 
