@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -66,48 +66,30 @@ class Measured:
         """
         if self.unsupported is not None:
             raise ValueError(f"there is no row of what {self.system} does not support: {self.unsupported}")
-        empty_series: dict[str, list[list[float]]] = {
-            "queue_length": [],
-            "latency": [],
-            "pull_interval": [],
-            "rate": [],
-        }
+        steps_of_row = [asdict(step) for step in self.steps]
+        for step in steps_of_row:
+            del step["consumers"]
         return {
             "system": self.system,
             "workload": self.workload,
             "queries": self.queries,
             "sustainable_tuples_per_second": self.sustainable,
             "overall_tuples_per_second": self.overall,
-            "event_time_latency_seconds": _plain(self.event_time_latency),
-            "processing_time_latency_seconds": _plain(self.processing_time_latency),
-            "deployment_latency_seconds": _plain(self.deployment_latency),
+            "event_time_latency_seconds": self.event_time_latency,
+            "processing_time_latency_seconds": self.processing_time_latency,
+            "deployment_latency_seconds": self.deployment_latency,
             "sustained": self.sustained,
             "seed": self.seed,
-            "settings": dict(self.settings),
+            "settings": self.settings,
             "source": self.source,
             "slowest_tuples_per_second": self.slowest,
             "query_throughput_per_second": self.query_throughput,
             "processor_cores": self.processor_cores,
             "error": self.error,
             "not_measured": self.not_measured,
-            "series": {**empty_series, **{name: [list(point) for point in line] for name, line in self.series.items()}},
-            "steps": [
-                {
-                    "rate": step.rate,
-                    "sustained": step.sustained,
-                    "growth": step.growth,
-                    "pulled_per_second": step.pulled_per_second,
-                    "missing": step.missing,
-                    "batches": step.batches,
-                    "seconds": step.seconds,
-                }
-                for step in self.steps
-            ],
+            "series": {**dict.fromkeys(("queue_length", "latency", "pull_interval", "rate"), ()), **self.series},
+            "steps": steps_of_row,
         }
-
-
-def _plain(quantiles: Quantiles | None) -> dict[str, float] | None:
-    return None if quantiles is None else dict(quantiles)
 
 
 def series_of(run: steps.StepRun) -> dict[str, list[list[float]]]:
