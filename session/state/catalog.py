@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operators.lookup.lookups import Refreshed, refreshes_before, version_name
+from operators.queries import Query, lookups_of
 from session.state.times import rfc3339
 from sources.connectors.static_table import CONNECTOR, TableDefinition
 from sources.core.errors import UnknownObject
@@ -228,6 +229,36 @@ class Catalog(Mapping[str, StreamDefinition]):
     def states(self) -> list[StreamState]:
         """Return all streams, oldest first."""
         return list(self._by_id.values())
+
+    def absorb(self, record: Mapping[str, Any]) -> list[str]:
+        """Add what the next batch took in, by its record; return the streams, by id, of which windows fired further."""
+        for stream_id, counts in record["streams"].items():
+            if (stream := self.by_id(stream_id)) is not None:
+                stream.add(counts)
+        risen = []
+        idle = record.get("idle", ())
+        waterlines = record["waterlines"]
+        fired = record.get("fired", waterlines)  # records of older versions say nothing of it
+        for stream_id, clock in record["clocks"].items():
+            if (stream := self.by_id(stream_id)) is not None:
+                stream.is_idle = stream_id in idle
+                if stream.move(clock, waterlines.get(stream_id), fired.get(stream_id), record["committed_us"]):
+                    risen.append(stream_id)
+        return risen
+
+    def fired(self, stream_id: str) -> int | None:
+        """Return up to where windows of a stream have fired, None before there were any or when it was dropped."""
+        stream = self.by_id(stream_id)
+        return None if stream is None else stream.fired
+
+    def count_users(self, query: Query, change: int) -> None:
+        """Count a query more (1) or less (-1) that keeps its streams and tables from being dropped."""
+        for stream_id in query.streams:
+            if (stream := self.by_id(stream_id)) is not None:
+                stream.users += change
+        for table_id in {lookup.table for lookup in lookups_of(query)}:
+            if (table := self.table_by_id(table_id)) is not None:
+                table.users += change
 
     def note_unavailable(self, problems: Mapping[str, str]) -> None:
         """Set why streams, given by id, have nothing to read just now; of the others, that all is well."""

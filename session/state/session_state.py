@@ -144,7 +144,7 @@ class SessionState:
         self.queries_created += 1
         if record.full_name is not None:
             self.names[record.full_name] = record.id
-        self._count_users(record, 1)
+        self.catalog.count_users(record.query, 1)
         self.waiting.created(record.id, at_us)
 
     def _delete(self, query_id: str, drain: bool, at_us: int) -> None:
@@ -269,11 +269,7 @@ class SessionState:
                 f"Batch {self.applied_seq + 1} with an epoch from {self.active_epoch} to {self.epoch} must be next;"
                 f" got batch {seq} with epoch {epoch}."
             )
-        for stream_id, counts in record["streams"].items():
-            stream = self.catalog.by_id(stream_id)
-            if stream is not None:
-                stream.add(counts)
-        risen = self._move_clocks(record, committed_us)
+        risen = self.catalog.absorb(record)
         planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
         changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
         for block in record["results"]:
@@ -284,23 +280,10 @@ class SessionState:
         for query_id, error in record.get("failures", {}).items():
             self._fail(query_id, error, committed_us, seq)
         for stream_id in risen:
-            for query_id in self.draining.passed(stream_id, self._fired(stream_id)):
+            for query_id in self.draining.passed(stream_id, self.catalog.fired(stream_id)):
                 self._end_deployment(self.queries[query_id], committed_us, seq)
         self.active_epoch, self.applied_seq = epoch, seq
         return changes
-
-    def _move_clocks(self, record: Mapping[str, Any], committed_us: int) -> list[str]:
-        risen = []
-        idle = record.get("idle", ())
-        waterlines = record["waterlines"]
-        fired = record.get("fired", waterlines)  # records of older versions say nothing of it
-        for stream_id, clock in record["clocks"].items():
-            stream = self.catalog.by_id(stream_id)
-            if stream is not None:
-                stream.is_idle = stream_id in idle
-                if stream.move(clock, waterlines.get(stream_id), fired.get(stream_id), committed_us):
-                    risen.append(stream_id)
-        return risen
 
     def deploy_planned(self, batch: PlannedBatch) -> bool:
         """Note which queries a batch that has begun deploys, and return whether there are any.
@@ -341,7 +324,7 @@ class SessionState:
                 elif (
                     record.deleted_epoch == changed_epoch
                     and not record.is_finished
-                    and self.draining.add(record, self._fired)
+                    and self.draining.add(record, self.catalog.fired)
                 ):
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
@@ -364,7 +347,7 @@ class SessionState:
         if splits is None or operator_plan is None:
             return operator_plan is not None
         longest_us = max((window.longest_us for window in operator_plan.windows), default=0)
-        fired = [self._fired(stream) for stream in operator_plan.streams]
+        fired = [self.catalog.fired(stream) for stream in operator_plan.streams]
         return all(reached is not None and reached >= splits[-1].since + longest_us for reached in fired)
 
     def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
@@ -401,7 +384,7 @@ class SessionState:
 
     def _finish(self, record: QueryRecord) -> None:
         self.draining.remove(record)
-        self._count_users(record, -1)
+        self.catalog.count_users(record.query, -1)
         self.finished[record.id] = None
 
     def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
@@ -409,20 +392,6 @@ class SessionState:
         former_state = record.state
         change(*arguments)
         self.queries.moved(former_state, record)
-
-    def _fired(self, stream_id: str) -> int | None:
-        stream = self.catalog.by_id(stream_id)
-        return None if stream is None else stream.fired
-
-    def _count_users(self, record: QueryRecord, change: int) -> None:
-        for stream_id in record.query.streams:
-            stream = self.catalog.by_id(stream_id)
-            if stream is not None:
-                stream.users += change
-        for table_id in {lookup.table for lookup in lookups_of(record.query)}:
-            table = self.catalog.table_by_id(table_id)
-            if table is not None:
-                table.users += change
 
     def _record(self, query_id: str) -> QueryRecord:
         record = self.queries.find(query_id)
@@ -468,7 +437,7 @@ class SessionState:
                 self.finished[record.id] = None
         for record in records:
             if not record.is_finished:
-                self._count_users(record, 1)
+                self.catalog.count_users(record.query, 1)
             for epoch in (record.epoch, record.deleted_epoch, record.freed_epoch):
                 if epoch is not None and epoch > self.active_epoch:
                     self.inactive[epoch].touched.add(record.id)
@@ -477,7 +446,7 @@ class SessionState:
                 self.active.take(record)
         for record in sorted(records, key=lambda q: q.active_to_us or 0):
             if record.active_to is not None and not record.is_finished and not self._is_freed(record):
-                self.draining.add(record, self._fired)
+                self.draining.add(record, self.catalog.fired)
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
         version = self.plan.version
