@@ -24,13 +24,14 @@ from session.log.archive import Archive
 from session.log.idempotency import Idempotency
 from session.log.recovery import replay_logs
 from session.log.snapshot import Snapshots
-from session.state.changelog import Changelog, changelog_set_between
+from session.state.changelog import Changelog
 from session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RUNNING, QueryRecord
 from session.state.session_state import SessionState
 from sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
 from sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.optimizer.arbitrary_plans import arbitrary_plans
+from tests.session.changelog_sets import changelog_set_between
 from tests.session.driver import (
     AGGREGATION,
     BEGINNING,
