@@ -68,8 +68,10 @@ test-bounds: setup ## the tests of operators with compiled kernels that check th
 fuzz: setup ## ten minutes of requests made from the OpenAPI document; SECONDS=3600 for more, SEED=… to do it again
 	$(call step,requests from the OpenAPI document,BRAID_FUZZ_SECONDS=$(or $(SECONDS),600) $(if $(SEED),BRAID_FUZZ_SEED=$(SEED)) $(PY) -m pytest tests/security/test_fuzz.py)
 
-fuzz-formats: setup ## 100 000 mutations of each format, decoded in other processes; COUNT=1000000 for more, SEED=… to do them again
+fuzz-formats: setup ## 100 000 mutations of each format, and a minute of each with a fuzzer that looks at branches; COUNT=1000000, SECONDS=600 for more, SEED=… for the same mutations
 	$(call step,mutations of formats,BRAID_FORMAT_MUTATIONS=$(or $(COUNT),100000) $(if $(SEED),BRAID_FUZZ_SEED=$(SEED)) $(PY) -m pytest -s -m long tests/security/test_format_fuzz.py)
+	@[[ -d .tools/atheris ]] || $(PY) -m pip install -q --target .tools/atheris 'atheris>=3,<4' || echo '── atheris cannot be had'
+	@[[ ! -d .tools/atheris ]] || PYTHONPATH=.tools/atheris $(PY) -m tests.security.guided_fuzz $(or $(SECONDS),60)
 
 audit: setup ## look for advisories about what requirements.lock pins; fails when that cannot be found out
 	@$(PY) -m tests.security.audit

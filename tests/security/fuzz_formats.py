@@ -158,6 +158,21 @@ def avro_seeds() -> list[bytes]:
     return seeds
 
 
+def schema_seeds() -> list[bytes]:
+    """Return schemas of Avro, each with a record that was written with it."""
+    named = {"type": "enum", "name": "e", "symbols": ["x", "y"]}
+    fields: list[dict[str, Any]] = [
+        {"name": "s", "type": named},
+        {"name": "time", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "m", "type": {"type": "fixed", "name": "f", "size": 2, "logicalType": "decimal", "precision": 4}},
+        {"name": "more", "type": {"type": "array", "items": ["e", "f"]}},
+    ]
+    other = {"type": "record", "name": "a.r", "namespace": "n", "fields": fields}
+    schemas = [json.dumps(AVRO), json.dumps(other)]
+    records = [avro_seeds()[1], b"\x02\x02\x80\x80\x80\xb0\x80\x80\xab\x06\x01\x02\x02\x00\x02\x00"]
+    return [schema.encode() + b"\n" + record for schema, record in zip(schemas, records, strict=True)]
+
+
 def parquet_seeds() -> list[bytes]:
     """Return small files of Parquet of several ways of writing."""
     columns = {
@@ -209,6 +224,11 @@ def _parquet(body: bytes) -> Iterable[Decoded]:
     return (piece.decoded for piece in form.read(source, file, 0, min(scan.records, LIMITS.rows)))
 
 
+def _avro_schema(body: bytes) -> Iterable[Decoded]:
+    schema, _, record = body.partition(b"\n")
+    return [decode_avro_messages([record, None], SCHEMA, read_schema(schema.decode(errors="replace")))]
+
+
 def _csv(body: bytes) -> Iterable[Decoded]:
     names, _, rest = body.partition(b"\n")
     try:
@@ -234,6 +254,7 @@ FORMATS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterab
     "json": (lambda: [b"[" + b",".join(JSON_SEEDS) + b"]", *JSON_SEEDS], _push("application/json")),
     "csv": (lambda: CSV_SEEDS, _csv),
     "avro": (avro_seeds, lambda body: [decode_avro_messages([body, None], SCHEMA, WRITER)]),
+    "avro-schema": (schema_seeds, _avro_schema),
     "parquet": (parquet_seeds, _parquet),
 }
 
