@@ -81,6 +81,7 @@ _ROWS_CODES = (
 )
 _TOO_MANY_PARTITIONS = "Too many partitions for single INSERT"  # has the code of TOO_MANY_PARTS; fewer rows have fewer
 _DOWN_ANSWERS = (*LATER, 502, 503, 504)  # of those that stand before the server
+_TOO_LARGE = 413
 _CODE = re.compile(r"\s*Code: (\d{1,9})\b")
 _NOT_INSERTABLE = ("ALIAS", "MATERIALIZED")
 QUERY, ROW = "_query", "_row"
@@ -212,9 +213,13 @@ def judge(place: Place, answer: httpx.Response) -> None:
     code = _code(answer)
     if answer.is_success and code is None:
         return
-    if code is not None and (code in _ROWS_CODES or _TOO_MANY_PARTITIONS in answer.text):
+    if code is None:  # it is of a server before it
+        is_about_rows, is_down = answer.status_code == _TOO_LARGE, answer.status_code in _DOWN_ANSWERS
+    else:
+        is_about_rows = code in _ROWS_CODES or _TOO_MANY_PARTITIONS in answer.text
+        is_down = code in _DOWN_CODES
+    if is_about_rows:
         raise RowsRefused(place.says(answer))
-    is_down = answer.status_code in _DOWN_ANSWERS if code is None else code in _DOWN_CODES
     if is_down:
         raise SinkDown(place.says(answer), retry_after(answer))
     raise SinkRefused(place.says(answer))

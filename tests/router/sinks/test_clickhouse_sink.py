@@ -151,6 +151,8 @@ HIDDEN = "swordfish-17"
         (302, {}, "", SinkRefused),
         *((500, {"x-clickhouse-exception-code": str(code)}, HIDDEN, SinkDown) for code in connector._DOWN_CODES),
         (500, {}, "Code: 241. DB::Exception: Memory limit", SinkDown),
+        (413, {}, HIDDEN, RowsRefused),  # a proxy takes smaller bodies
+        (413, {"x-clickhouse-exception-code": "60"}, "", SinkRefused),
         (503, {}, HIDDEN, SinkDown),
         (429, {}, "", SinkDown),
         (504, {}, "", SinkDown),
