@@ -15,12 +15,11 @@ from typing import Any
 from bench_driver.mixed_queries import VOCABULARIES, draw_mixed
 from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from bench_driver.queues.datasets import SHOP_BOUNDS
 from bench_driver.similarity import draw_pattern, draw_similar
 from bench_driver.workload import StreamSpec, Workload
 
 KEY = "key"
-# by which purchases and advertisements meet, and the options of their datasets that bound them
-KEYS_OF_PURCHASES = {"user_id": "users", "gem_pack": "gem_packs"}
 FIELDS = tuple(f"field{i}" for i in range(5))
 ATTRIBUTES = tuple(f"a{i}" for i in range(6))
 
@@ -67,8 +66,8 @@ def _rovio_join(workload: Workload, rng: random.Random) -> Draw:
     query = QuerySpec(
         streams=(purchases, ads),
         window=_fixed_window(workload.options),
-        joins=tuple(JoinStep(ColumnRef(purchases, key), ColumnRef(ads, key)) for key in KEYS_OF_PURCHASES),
-        columns=tuple(ColumnRef(purchases, name) for name in (*KEYS_OF_PURCHASES, "price")),
+        joins=tuple(JoinStep(ColumnRef(purchases, key), ColumnRef(ads, key)) for key in SHOP_BOUNDS),
+        columns=tuple(ColumnRef(purchases, name) for name in (*SHOP_BOUNDS, "price")),
     )
     cohort = workload.options["cohort"]
     if cohort:
@@ -79,7 +78,7 @@ def _rovio_join(workload: Workload, rng: random.Random) -> Draw:
     def draw() -> QuerySpec:
         comparisons = []
         for stream in streams:
-            column, option = rng.choice(list(KEYS_OF_PURCHASES.items()))
+            column, option = rng.choice(list(SHOP_BOUNDS.items()))
             comparisons.append(_predicate(rng, stream.name, (column,), stream.options[option]))
         return replace(query, comparisons=tuple(comparisons))
 

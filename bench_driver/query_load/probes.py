@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_spec import Comparison
-from bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, find_dataset
+from bench_driver.queues.datasets import find_dataset
 from bench_driver.workload import StreamSpec
 
 # whose rows are read
@@ -15,13 +15,6 @@ READ_PROBES, READ_ALL, READ_NONE = "probes", "all", "none"
 PROBES = 4
 LEAST_SHARE = 0.2
 LONGEST_SLIDE_MS = 4_000
-# columns of whole numbers, uniform from 0 on -> the dataset's option that bounds them from above
-BOUNDS: Mapping[str, Mapping[str, str]] = {
-    "astream": {"key": "keys"} | dict.fromkeys(ASTREAM_FIELDS, "fields_max"),
-    "ajoin": dict.fromkeys(AJOIN_ATTRIBUTES, "atr_max"),
-    "purchases": {"user_id": "users", "gem_pack": "gem_packs"},
-    "ads": {"user_id": "users", "gem_pack": "gem_packs"},
-}
 
 
 def choose_probes(queries: Sequence[Query], streams: Sequence[StreamSpec], most: int = PROBES) -> list[int]:
@@ -60,10 +53,11 @@ def share_of(query: Query, streams: Mapping[str, StreamSpec]) -> float:
 
 
 def _share(comparison: Comparison, stream: StreamSpec) -> float:
-    option = BOUNDS.get(stream.dataset, {}).get(comparison.column)
+    dataset = find_dataset(stream.dataset)
+    option = dataset.bounds.get(comparison.column)
     if option is None:
         return 0.5  # nothing is known of the column
-    top = float(find_dataset(stream.dataset).options(stream.options)[option])
+    top = float(dataset.options(stream.options)[option])
     constant = comparison.constant
     below = min(max(constant / top, 0.0), 1.0)
     equal = 1.0 / top if 0 <= constant < top else 0.0

@@ -6,7 +6,7 @@ Every dataset has the event time column `time`, which is not made here: a tuple 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,15 @@ Columns = dict[str, Any]
 class Dataset:
     """Tuples of one kind: SQL columns, options with their defaults, and how `count` tuples are made.
 
-    `period` tells, given all options, after how many tuples their order repeats: a ring of tuples must have a multiple.
+    `bounds` has the columns of whole numbers from 0 on, and the option that bounds each from above. `period` tells,
+    given all options, after how many tuples their order repeats: a ring of tuples must have a multiple.
     """
 
     name: str
     columns: tuple[tuple[str, str], ...]
     defaults: Mapping[str, Any]
     make: Callable[[np.random.Generator, int, Mapping[str, Any]], Columns]
+    bounds: Mapping[str, str] = field(default_factory=dict)
     period: Callable[[Mapping[str, Any]], int] = lambda _: 1
 
     def options(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,6 +109,7 @@ def _normal(random: np.random.Generator, count: int, limit: int) -> npt.NDArray[
 
 
 _SHOP_OPTIONS = {"users": 1000, "gem_packs": 10, "distribution": UNIFORM}
+SHOP_BOUNDS = {"user_id": "users", "gem_pack": "gem_packs"}
 
 DATASETS: Mapping[str, Dataset] = {
     dataset.name: dataset
@@ -116,13 +119,21 @@ DATASETS: Mapping[str, Dataset] = {
             (("user_id", "BIGINT"), ("gem_pack", "INT"), ("price", "DOUBLE"), (TIME, "TIMESTAMP")),
             _SHOP_OPTIONS,
             _make_purchases,
+            SHOP_BOUNDS,
         ),
-        Dataset("ads", (("user_id", "BIGINT"), ("gem_pack", "INT"), (TIME, "TIMESTAMP")), _SHOP_OPTIONS, _make_ads),
+        Dataset(
+            "ads",
+            (("user_id", "BIGINT"), ("gem_pack", "INT"), (TIME, "TIMESTAMP")),
+            _SHOP_OPTIONS,
+            _make_ads,
+            SHOP_BOUNDS,
+        ),
         Dataset(
             "astream",
             (("key", "INT"), *((name, "INT") for name in ASTREAM_FIELDS), (TIME, "TIMESTAMP")),
             {"keys": 1000, "fields_max": 1000, "one_key": False},
             _make_astream,
+            {"key": "keys"} | dict.fromkeys(ASTREAM_FIELDS, "fields_max"),
             period=lambda options: 1 if options["one_key"] else options["keys"],
         ),
         Dataset(
@@ -130,6 +141,7 @@ DATASETS: Mapping[str, Dataset] = {
             (*((name, "INT") for name in AJOIN_ATTRIBUTES), (TIME, "TIMESTAMP")),
             {"atr_max": 500},
             _make_ajoin,
+            dict.fromkeys(AJOIN_ATTRIBUTES, "atr_max"),
         ),
         Dataset("bids", (*BID_COLUMNS, (TIME, "TIMESTAMP")), {}, make_bids),
         Dataset("trips", (*TRIP_COLUMNS, (TIME, "TIMESTAMP")), {}, make_trips),
