@@ -269,7 +269,8 @@ class SharedSession:
             return
         retained_since_us = now_us - round(self._settings.retention_seconds * 1e6)
         self.scaling.look(now_us)
-        problems, forgotten = read_unavailable(self._storage), state.settled(retained_since_us)
+        problems = read_unavailable(self._storage)
+        forgotten = state.queries.settled(state.active_epoch, retained_since_us)
         expired = self._deadlines.expired_ttls(state, now_us)
         overdue = self._deadlines.timed_out_drains(state, now_us)
         with self._lock:

@@ -130,7 +130,7 @@ class Snapshots:
 
     def take(self, state: SessionState) -> PendingSnapshot:
         """Return what a snapshot of the state as it is now has to write."""
-        settled = state.settled()
+        settled = state.queries.settled(state.active_epoch)
         settled_ids = {record.id for record in settled}
         records = [record for record in state.queries.values() if record.id not in settled_ids]
         needed_heads = Counter(record.head_segment for record in records)

@@ -23,6 +23,8 @@ class QueryTable(Mapping[str, QueryRecord]):
         # ascending; may have ids that were removed
         self._ids: list[str] = []
         self.states: Counter[str] = Counter()
+        self.finished: dict[str, None] = {}
+        """The ids of the queries that are RETIRED or FAILED, in the order in which they became that."""
         # by tenant, how many are not finished
         self._unfinished: Counter[str] = Counter()
 
@@ -50,6 +52,7 @@ class QueryTable(Mapping[str, QueryRecord]):
     def remove(self, record: QueryRecord) -> None:
         """Remove a record."""
         del self._records[record.id]
+        self.finished.pop(record.id, None)
         self.states[record.state] -= 1
         if len(self._ids) > 2 * len(self._records) + _LEAST_GONE:
             self._ids = list(self._records)
@@ -60,6 +63,24 @@ class QueryTable(Mapping[str, QueryRecord]):
         self.states[record.state] += 1
         if record.tenant is not None and record.is_finished and former_state not in (RETIRED, FAILED):
             self._unfinished[record.tenant] -= 1
+
+    def finish(self, record: QueryRecord) -> None:
+        """Note that a query is RETIRED or FAILED from now on; it finished no earlier than those before it."""
+        self.finished[record.id] = None
+
+    def settled(self, active_epoch: int, before_us: int | None = None) -> list[QueryRecord]:
+        """Return the settled queries: finished ones that no operator and no batch to come knows, so they never change.
+
+        With ``before_us`` only those that finished at or before it. The cost depends on the finished queries in memory.
+        """
+        records = []
+        for record in map(self.__getitem__, self.finished):
+            assert record.finished_us is not None
+            if before_us is not None and record.finished_us > before_us:
+                break
+            if record.slot is None or (record.freed_epoch is not None and record.freed_epoch <= active_epoch):
+                records.append(record)
+        return records
 
     @property
     def unfinished(self) -> int:

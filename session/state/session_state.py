@@ -76,7 +76,6 @@ class SessionState:
         # the newest query of each full name, while it is in `queries`
         self.names: dict[str, str] = {}
         # derived: rebuilt from the above by `index`
-        self.finished: dict[str, None] = {}
         self.draining = Draining()
 
     def new_query_ids(self, count: int) -> list[str]:
@@ -385,7 +384,7 @@ class SessionState:
     def _finish(self, record: QueryRecord) -> None:
         self.draining.remove(record)
         self.catalog.count_users(record.query, -1)
-        self.finished[record.id] = None
+        self.queries.finish(record)
 
     def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
         """Call a method of a record that changes its state, and count it under the new one."""
@@ -401,28 +400,12 @@ class SessionState:
 
     # finished queries
 
-    def settled(self, before_us: int | None = None) -> list[QueryRecord]:
-        """Return the settled queries: finished ones that no operator and no batch to come knows, so they never change.
-
-        With ``before_us`` only those that finished at or before it. The cost depends on the finished queries in memory.
-        """
-        records = []
-        for query_id in self.finished:
-            record = self.queries[query_id]
-            assert record.finished_us is not None
-            if before_us is not None and record.finished_us > before_us:
-                break
-            if record.slot is None or (record.freed_epoch is not None and record.freed_epoch <= self.active_epoch):
-                records.append(record)
-        return records
-
     def remove(self, records: Iterable[QueryRecord]) -> None:
         """Forget settled queries; those that are forgotten already are skipped."""
         for record in records:
             if self.queries.find(record.id) is None:
                 continue
             self.queries.remove(record)
-            del self.finished[record.id]
             name = record.full_name
             if name is not None and self.names.get(name) == record.id:
                 del self.names[name]
@@ -434,7 +417,7 @@ class SessionState:
         records = list(self.queries.values())
         for record in sorted(records, key=lambda q: (q.finished_us or 0, number_of(q.id))):
             if record.is_finished:
-                self.finished[record.id] = None
+                self.queries.finish(record)
         for record in records:
             if not record.is_finished:
                 self.catalog.count_users(record.query, 1)

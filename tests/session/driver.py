@@ -250,7 +250,7 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "active": state.active.state_json(),
         "table_states": [table.to_json() for table in state.catalog.tables()],
         "names": dict(state.names),
-        "finished": sorted(state.finished),
+        "finished": sorted(state.queries.finished),
         "draining": sorted(state.draining.ids),
         "silent": sorted(state.draining.silent(2**62, lambda _: 0)),
         "holders": [(slot, holder and holder.id) for slot, holder in state.active.slots],
