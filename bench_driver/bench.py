@@ -29,7 +29,7 @@ from bench_driver.report.terminal import one_line, render, seconds
 from bench_driver.systems.system import UnsupportedError
 from bench_driver.workload import load_workload
 
-NEEDED = ("matplotlib", "jinja2", "duckdb")
+NEEDED = ("matplotlib", "jinja2", "locust", "duckdb")
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 

@@ -27,6 +27,7 @@ class LoadRequest:
     sent: float | None = None
     acknowledged: float | None = None
     status: int | None = None
+    attempts: int = 0
     error: str | None = None
 
     @property

@@ -84,7 +84,7 @@ def test_image_has_what_the_lock_pins_and_no_development_tools() -> None:
         for each in extra
     }
     assert not installed & (tools - {"braid"})
-    assert {"pytest", "ruff", "mypy", "duckdb"} <= tools
+    assert {"pytest", "ruff", "mypy", "locust"} <= tools
     for line in re.findall(r"pip[^\n]* install ([^\n]*)", DOCKERFILE):
         assert line.startswith("--constraint requirements.lock ")
 

@@ -90,7 +90,7 @@ def test_the_help_shows_the_options_of_a_run_and_the_other_commands(braid: Braid
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "duckdb", "jinja2"])
+@pytest.mark.parametrize("package", ["matplotlib", "locust", "jinja2"])
 def test_a_missing_package_is_told_before_anything_is_measured(
     braid: Braid, passed_on: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
