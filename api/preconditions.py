@@ -24,7 +24,7 @@ OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)
 JAVA_SECONDS = 20
 # for files, and for as many connections as it takes to be looked at
-SPARE_DESCRIPTORS, LEAST_DESCRIPTORS = 512, 1024
+SPARE_DESCRIPTORS, MIN_DESCRIPTORS = 512, 1024
 
 log = logging.getLogger("braid.serve")
 
@@ -52,9 +52,9 @@ def descriptors() -> int:
 def check_descriptors(requests: int) -> None:
     """Raise CannotStart when there are too few file descriptors to run; warn where there are too few for requests."""
     limit, needed = descriptors(), SPARE_DESCRIPTORS + requests
-    if limit < LEAST_DESCRIPTORS:
+    if limit < MIN_DESCRIPTORS:
         raise CannotStart(
-            f"Braid needs {LEAST_DESCRIPTORS} file descriptors at least, and {needed} for {requests} requests at a"
+            f"Braid needs {MIN_DESCRIPTORS} file descriptors at least, and {needed} for {requests} requests at a"
             f" time (setting max_connections), but the hard limit is {limit}; start it after `ulimit -n {needed}`."
         )
     if limit < needed:

@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 RATE_SECONDS = 4.0
 PAGE = 10_000
-MOST_PAGES = 20
+MAX_PAGES = 20
 
 
 class RateMeter:
@@ -132,7 +132,7 @@ class Watch:
             totals.failed[query_id] = str(query["error"])
 
     def _read(self, name: str) -> None:
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             page = self._client.results(self._watched[name], self._cursors[name], limit=PAGE)
             self._cursors[name] = page.cursor
             self.totals.rows_read += len(page.rows)

@@ -47,7 +47,7 @@ from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
 
 STOP_SECONDS = 3.0
-MOST_FAILURES_IN_A_ROW = 3
+MAX_FAILURES_IN_A_ROW = 3
 POLL_SECONDS = 0.02
 ISOLATION_POLL_SECONDS = 0.5
 SPARK_CONF = "BRAID_SPARK_CONF"
@@ -91,7 +91,7 @@ class Job:
         pool.look()
         threading.Thread(target=pool.follow, args=(self._stopping,), name="executors", daemon=True).start()
         failures = 0
-        while not self._stopping.is_set() and failures < MOST_FAILURES_IN_A_ROW:
+        while not self._stopping.is_set() and failures < MAX_FAILURES_IN_A_ROW:
             batches_before = self._batches.latest()
             if begin_attempt(self._storage):
                 self._isolate(failures)

@@ -33,7 +33,7 @@ from operators.windowing.firing_limit import FiringLimit
 from operators.windowing.told_log import ToldLog
 from sources.core.storage import Storage
 
-MOST_ENTRIES = 64
+MAX_ENTRIES = 64
 TUPLE_BYTES = 64 << 20
 
 _Needed = dict[int, Mask]
@@ -126,7 +126,7 @@ class Lane:
         needed = self._needed(held, after)
         for expired in self._expired(needed):
             self._drop(expired, seq, head, state)
-        if len(head.entries) > MOST_ENTRIES:
+        if len(head.entries) > MAX_ENTRIES:
             self._merge(seq, needed, after, head, state)
         self._sweep(seq, head)
         new_head = head.to_bytes()

@@ -16,7 +16,7 @@ from operators.state.keys import KeyColumn
 from sources.core.columns import one_array
 
 # chunks are joined where they are shorter than this on average: a kernel is called once for each
-_LEAST_CHUNK = 8192
+_MIN_CHUNK = 8192
 _WHOLE = ("INT", "BIGINT", "DATE", "TIMESTAMP")
 
 
@@ -43,7 +43,7 @@ class _Columns(Mapping[str, pa.Array]):
 
     def chunks(self, name: str) -> list[pa.Array]:
         """Return a column as it came, unless it was joined."""
-        if name not in self._joined and self._table.num_rows >= _LEAST_CHUNK * self._table.column(name).num_chunks:
+        if name not in self._joined and self._table.num_rows >= _MIN_CHUNK * self._table.column(name).num_chunks:
             return [chunk for chunk in self._table.column(name).chunks if len(chunk)]
         return [self[name]]
 

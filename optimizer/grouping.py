@@ -29,9 +29,9 @@ from operators.state.entries import better_alone
 
 Numbers = npt.NDArray[np.int64]
 
-MOST_PAIRED = 100
+MAX_PAIRED = 100
 """At most so many groups are compared in pairs."""
-MOST_STARTS = 2
+MAX_STARTS = 2
 """From so many starting groupings groups are merged: each column of each input gives one, the cheapest are taken."""
 
 # nanoseconds, fitted to `pytest tests/operators/bench_operators.py -k query_groups`
@@ -129,10 +129,10 @@ def group_queries(workload: Workload) -> Numbers:
     """
     count = workload.queries
     starts = [np.arange(count)]
-    if count > MOST_PAIRED:
+    if count > MAX_PAIRED:
         orders = [order for sampled in workload.inputs for order in sampled.orders()]
-        starts = [np.argsort(order, kind="stable") * MOST_PAIRED // count for order in orders]
-        starts = sorted(starts, key=workload.cost)[:MOST_STARTS]
+        starts = [np.argsort(order, kind="stable") * MAX_PAIRED // count for order in orders]
+        starts = sorted(starts, key=workload.cost)[:MAX_STARTS]
     return min((_merged(workload, groups) for groups in starts), key=workload.cost)
 
 

@@ -27,19 +27,19 @@ from operators.state.key_groups import hash_keys, key_groups
 from optimizer.plan_changes import PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics
 
-LEAST_SAMPLE = 256
-LEAST_SEEN = 8
+MIN_SAMPLE = 256
+MIN_SEEN = 8
 """A key counts that occurs so many times in the sample of each input."""
-MOST_KEYS = 64
-LEAST_CORES = 0.1
+MAX_KEYS = 64
+MIN_CORES = 0.1
 """How many cores an operator's lanes must keep busy."""
-LEAST_GAIN = 0.2
+MIN_GAIN = 0.2
 """Which part of the busiest lane's work a split must be expected to save."""
 BALANCED = 0.1
 """Which part more than others a lane may have to do."""
-LEAST_SAVED = 0.03
+MIN_SAVED = 0.03
 """Which part of its share of the time it must have saved to be kept."""
-LEAST_WORK = 1.0
+MIN_WORK = 1.0
 """How many seconds lanes must have worked on an operator before the share of the busiest lane is measured."""
 VAIN_FOR_US = 600_000_000
 """For how long keys whose split saved nothing are not split again."""
@@ -72,7 +72,7 @@ class Rows:
     def hottest(self, lanes: int) -> frozenset[int]:
         """Return the keys with most rows, as many as it takes for no lane to have much more to do than others."""
         hottest: frozenset[int] = frozenset()
-        for key in self.hashes[:MOST_KEYS].tolist():
+        for key in self.hashes[:MAX_KEYS].tolist():
             if self.busiest(hottest, lanes) <= (1 + BALANCED) / lanes:
                 break
             hottest |= {key}
@@ -87,7 +87,7 @@ class Rows:
 
 
 def rows_by_key(
-    join: Join, statistics: Statistics, least_sample: int = LEAST_SAMPLE, least_seen: int = LEAST_SEEN
+    join: Join, statistics: Statistics, least_sample: int = MIN_SAMPLE, least_seen: int = MIN_SEEN
 ) -> Rows | None:
     """Return how the rows of joins with these inputs are spread over keys; None while samples are small.
 
@@ -154,7 +154,7 @@ class KeySplitting(SplitPolicy):
         self._operators = {name: operator for name, operator in self._operators.items() if name in situation.operators}
         changes = []
         for name, split in situation.splits.items() if situation.lanes > 1 else ():
-            if situation.statistics.lane_cores([name]) < LEAST_CORES and not split.hashes:
+            if situation.statistics.lane_cores([name]) < MIN_CORES and not split.hashes:
                 continue
             operator = self._operators.setdefault(name, _Operator(name))
             operator.measure(situation.statistics.seconds_by_lane(name))
@@ -184,7 +184,7 @@ class NoSplits(SplitPolicy):
 class _Operator:
     """What is known of an operator from look to look.
 
-    ``busiest`` is the share of the busiest lane in the last :data:`LEAST_WORK` or more that lanes spent on it, None
+    ``busiest`` is the share of the busiest lane in the last :data:`MIN_WORK` or more that lanes spent on it, None
     before it was so much; ``trial`` is the split that is on trial; ``vain`` are keys whose split saved nothing, and
     when that was seen (µs).
     """
@@ -203,7 +203,7 @@ class _Operator:
             self._measured_from = list(seconds)
         seconds_before = [*self._measured_from, *[0.0] * (len(seconds) - len(self._measured_from))]
         spent = [after - before for after, before in zip(seconds, seconds_before, strict=True)]
-        if sum(spent) >= LEAST_WORK:
+        if sum(spent) >= MIN_WORK:
             self.busiest, self._measured_from = max(spent) / sum(spent), list(seconds)
 
     def note(self, change: PlanChange) -> None:
@@ -218,7 +218,7 @@ class _Operator:
         if trial is None or before is None or after is None:
             return None
         self.trial, trial.busiest_lane = None, (before, after)
-        if after <= (1 - LEAST_SAVED) * before:
+        if after <= (1 - MIN_SAVED) * before:
             return None
         self._vain = split.hashes, now_us
         why = (
@@ -240,7 +240,7 @@ class _Operator:
         for spread, by in spreadings_of(joins, lambda number: rows.tuples_of(hottest, number)) if may_split else ():
             hottest_share = share_of_busiest(joins[0], spread, by, hottest, lanes, situation.statistics)
             after = rows.busiest(hottest, lanes, hottest_share)
-            if after > (1 - LEAST_GAIN) * before:
+            if after > (1 - MIN_GAIN) * before:
                 continue
             share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
             why = (
@@ -263,7 +263,7 @@ class _Operator:
 
     def _is_uneven(self, lanes: int) -> bool:
         """Whether one lane was seen to take so much more of the time than others that a split may pay."""
-        return self.busiest is not None and (1 - LEAST_GAIN) * self.busiest >= 1 / lanes
+        return self.busiest is not None and (1 - MIN_GAIN) * self.busiest >= 1 / lanes
 
     def _is_vain(self, hottest: frozenset[int], now_us: int) -> bool:
         """Whether splitting most of these keys saved nothing not long ago."""

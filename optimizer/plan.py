@@ -23,7 +23,7 @@ from sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
 # queries share cells where at least so many of an operator test the same columns, or all of it one of so many columns
-LEAST_ALIKE, MAX_SIMPLE = 8, 6
+MIN_ALIKE, MAX_SIMPLE = 8, 6
 ROUTER = "router"
 
 
@@ -192,7 +192,7 @@ class Plan:
             counts = Counter([*cells.values(), *(() if operator is None else operator.cells.values())])
             are_simple = all(space.is_simple for space in counts)
             if len(counts) > 1 and not (are_simple and len({space.dimensions for space in counts}) <= MAX_SIMPLE):
-                alone.update(query_id for query_id, space in cells.items() if counts[space] < LEAST_ALIKE)
+                alone.update(query_id for query_id, space in cells.items() if counts[space] < MIN_ALIKE)
         return alone
 
     def group_of(self, query_id: str) -> int | None:

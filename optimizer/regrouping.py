@@ -20,14 +20,14 @@ from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, us_a_tuple
 from optimizer.statistics import Spent, Statistics
 from optimizer.workloads import OperatorSamples, Workloads
 
-LEAST_QUERIES = 16
-LEAST_GAIN = 0.2
+MIN_QUERIES = 16
+MIN_GAIN = 0.2
 """Which part of its estimated cost a full plan must save to be taken."""
-LEAST_CORES = 0.1
+MIN_CORES = 0.1
 """How many cores it must save: plans for low rates are bad for high ones."""
-LEAST_SAVED = 0.1
+MIN_SAVED = 0.1
 """Which part of what its operator was measured to take it must save."""
-LEAST_SEEN = 0.03
+MIN_SEEN = 0.03
 """Which part of what it took before it must have saved to be kept."""
 COMPARABLE = 2.0
 """Measurements at rates that differ by more than this factor, and plans made for them, say nothing of each other."""
@@ -102,7 +102,7 @@ class _Operator:
         trial.after = spent
         if (
             not _are_comparable(spent_before.rate, spent.rate)
-            or spent.per_tuple <= (1 - LEAST_SEEN) * spent_before.per_tuple
+            or spent.per_tuple <= (1 - MIN_SEEN) * spent_before.per_tuple
         ):
             return None
         why = (
@@ -116,7 +116,7 @@ class _Operator:
         self, now_us: int, members: Sequence[Member], statistics: Statistics, spent: Spent, numbers: count[int]
     ) -> PlanChange | None:
         """Return new groups for all queries, or for new ones; None where nothing promises to pay."""
-        if len(members) < LEAST_QUERIES:
+        if len(members) < MIN_QUERIES:
             return None
         ids = frozenset(member.id for member in members)
         reason = self._reason(ids, spent.rate)
@@ -171,13 +171,13 @@ class _Operator:
         for members, workload in workloads:
             new_groups = group_queries(workload)
             cost, new_cost = workload.cost(_groups_of(members)), workload.cost(new_groups)
-            if new_cost <= (1 - LEAST_GAIN) * cost:
+            if new_cost <= (1 - MIN_GAIN) * cost:
                 group_numbers = [next(numbers) for _ in range(int(new_groups.max()) + 1)]
                 groups |= {
                     member.id: group_numbers[group] for member, group in zip(members, new_groups.tolist(), strict=True)
                 }
                 total_cost, total_new_cost = total_cost + cost, total_new_cost + new_cost
-        if total_cost - total_new_cost < max(LEAST_CORES, LEAST_SAVED * spent.cores):
+        if total_cost - total_new_cost < max(MIN_CORES, MIN_SAVED * spent.cores):
             return None
         group_count = len(set(groups.values()))
         share = total_new_cost / total_cost

@@ -16,7 +16,7 @@ from optimizer.grouping import Sampled, Workload, edges_of
 from optimizer.plan_changes import Member
 from optimizer.statistics import Statistics
 
-LEAST_SAMPLE = 512
+MIN_SAMPLE = 512
 
 Workloads = list[tuple[Sequence[Member], Workload]]
 """Queries that test the same columns, and what samples say of them."""
@@ -89,7 +89,7 @@ class OperatorSamples:
     ) -> Sampled | None:
         index = self._indexes[number]
         tuples = statistics.sample(query_input.name, index.columns_of(dimensions))
-        if tuples is None or tuples.length < LEAST_SAMPLE:
+        if tuples is None or tuples.length < MIN_SAMPLE:
             return None
         cells = {name: index.dimensions[name].cells_of(tuples) for name in dimensions}
         masks = [index.masks_of(member.id) for member in members]

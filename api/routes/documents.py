@@ -273,14 +273,14 @@ EVENTS_BODY: Json = {
 }
 
 
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 LONGEST_WAIT_SECONDS = 60.0
 
 
 Limit = Annotated[
     int,
-    Query(ge=1, description=f"Most rows of one answer; more than {MOST_ROWS} counts as {MOST_ROWS}."),
-    AfterValidator(lambda rows: min(rows, MOST_ROWS)),
+    Query(ge=1, description=f"Most rows of one answer; more than {MAX_ROWS} counts as {MAX_ROWS}."),
+    AfterValidator(lambda rows: min(rows, MAX_ROWS)),
 ]
 After = Annotated[str | None, Query(description="The cursor of an earlier answer; without one, from the beginning.")]
 Wait = Annotated[

@@ -17,7 +17,7 @@ from api.routes.access import ReaderDep, WriterDep
 from api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
 from api.service import Service, ServiceDep
 from session.access.tenant_session import TenantSession
-from session.commands.query_lookup import MOST_LISTED
+from session.commands.query_lookup import MAX_LISTED
 from session.commands.query_requests import QueryRequest
 from session.state.query_record import STATES
 from session.state.requests import Outcome
@@ -144,11 +144,11 @@ def list_queries(
     state: Annotated[str | None, Query(description=f"One of {', '.join(STATES)}.")] = None,
     label: Annotated[str | None, Query(description="`name` or `name=value`.")] = None,
     name: Annotated[str | None, Query(description="Text that is part of the name, whatever the case.")] = None,
-    limit: Annotated[int, Query(ge=1, description=f"Most queries; at most {MOST_LISTED}.")] = 100,
+    limit: Annotated[int, Query(ge=1, description=f"Most queries; at most {MAX_LISTED}.")] = 100,
     cursor: Annotated[str | None, Query(description="The cursor of the page before.")] = None,
 ) -> Response:
     """List queries, oldest first, in pages; `cursor` is null on the last."""
-    page = caller.list_queries(state, label, min(limit, MOST_LISTED), cursor, name)
+    page = caller.list_queries(state, label, min(limit, MAX_LISTED), cursor, name)
     return Response(orjson.dumps(page), media_type="application/json")
 
 

@@ -20,7 +20,7 @@ from bench_driver.systems.system import Output
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 # what came at one moment is one window's firing: a single one says nothing about quantiles
-LEAST_ARRIVALS = 2
+MIN_ARRIVALS = 2
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def quantiles(values: Sequence[float], weights: Sequence[float] | None = None) -
 
 
 def latency_quantiles(latencies: Sequence[Latency]) -> dict[str, float] | None:
-    """Return the quantiles over rows; None when too little arrived for one (fewer than `LEAST_ARRIVALS` moments)."""
-    if len({latency.arrived for latency in latencies}) < LEAST_ARRIVALS:
+    """Return the quantiles over rows; None when too little arrived for one (fewer than `MIN_ARRIVALS` moments)."""
+    if len({latency.arrived for latency in latencies}) < MIN_ARRIVALS:
         return None
     return quantiles([latency.seconds for latency in latencies], [float(latency.rows) for latency in latencies])
 

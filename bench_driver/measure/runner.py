@@ -23,21 +23,21 @@ QUICK_SECONDS = 6.0
 QUICK_STEPS = 2
 # while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
 DEPLOYING_SHARE = 0.05
-MOST_WHILE_DEPLOYING = 100_000
+MAX_WHILE_DEPLOYING = 100_000
 # a figure is taken only from a step that holds so many of the system's batches after its warm-up; a step that holds
 # fewer goes on for as long again until it does, and is never longer than this
-LEAST_BATCHES = 10
+MIN_BATCHES = 10
 LONGEST_STEP_SECONDS = 300.0
 # a system warms up until it takes no more than so many times what it took before, for so long at most
 STILL_RISING = 1.1
 WARMING_SECONDS = 300.0
 # windows that end during the latency step, but no more than so many times the usual seconds for them
 WINDOWS_IN_STEP = 2.5
-MOST_LONGER = 2.0
+MAX_LONGER = 2.0
 # readers have this share of a step, at least so many seconds, and as long as windows take to come, to get the rows that
 # were there when it ended
 READING_SHARE = 0.1
-LEAST_READING_SECONDS = 2.0
+MIN_READING_SECONDS = 2.0
 ADAPTING_SECONDS = 180.0
 # a step in which so much of what was offered was taken may just have been too short: it goes on, and is judged again
 NEARLY_ALL = 0.95
@@ -288,7 +288,7 @@ class _Run:
         if missing is None and not self._is_measured(result):
             missing = _too_few(result)
         if missing is None and result.sustained:
-            reading_seconds = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
+            reading_seconds = max(READING_SHARE * self._step_seconds, MIN_READING_SECONDS, self._longest_slide)
             missing = self._rig.system.missing(reading_seconds)
         result = replace(result, sustained=result.sustained and missing is None, missing=missing)
         self._note(steps=(*self._measured.steps, result))
@@ -298,13 +298,13 @@ class _Run:
         """Have a step go on until it holds enough batches after its warm-up, as far as that can be."""
         if self._settings.quick:
             return run
-        while steps.batches_in(run) < LEAST_BATCHES and (seconds := run.end - run.begin) < LONGEST_STEP_SECONDS:
+        while steps.batches_in(run) < MIN_BATCHES and (seconds := run.end - run.begin) < LONGEST_STEP_SECONDS:
             run = steps.lengthen(self._rig, run, min(seconds, LONGEST_STEP_SECONDS - seconds), tell)
         return run
 
     def _is_measured(self, result: StepResult) -> bool:
         """Whether figures may be taken from a step."""
-        return self._settings.quick or result.batches >= LEAST_BATCHES
+        return self._settings.quick or result.batches >= MIN_BATCHES
 
     def _may_settle(self, result: StepResult) -> bool:
         """Whether a queue that grew in a step may do so no more in the next.
@@ -368,14 +368,14 @@ class _Run:
 
     @property
     def _moderate_rate(self) -> int:
-        return max(1, min(int(self._workload.start_rate * DEPLOYING_SHARE), MOST_WHILE_DEPLOYING))
+        return max(1, min(int(self._workload.start_rate * DEPLOYING_SHARE), MAX_WHILE_DEPLOYING))
 
     @property
     def _latency_seconds(self) -> float:
         """Long enough for some windows to end, as far as that is in proportion."""
         seconds = self._step_seconds
         needed_seconds = WINDOWS_IN_STEP * self._longest_slide / (1 - self._settings.warm_up_share)
-        return min(max(seconds, needed_seconds), MOST_LONGER * seconds)
+        return min(max(seconds, needed_seconds), MAX_LONGER * seconds)
 
     @property
     def _longest_slide(self) -> float:
@@ -397,5 +397,5 @@ def _too_few(result: StepResult) -> str:
     """Return why no figure is taken from a step."""
     return (
         f"not measured: a step of {result.seconds:.0f} s held {result.batches} batches after its warm-up, and a figure"
-        f" takes {LEAST_BATCHES}"
+        f" takes {MIN_BATCHES}"
     )

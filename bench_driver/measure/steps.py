@@ -203,7 +203,7 @@ def judge(run: StepRun, rate: int) -> StepResult:
     for log in run.logs.values():
         begin = run.warm
         points = throughput.queue_points(log.samples, begin, run.end, log.consumers)
-        if len(throughput.teeth(points)) < throughput.LEAST_TEETH:  # the batches are long: all of the step, then
+        if len(throughput.teeth(points)) < throughput.MIN_TEETH:  # the batches are long: all of the step, then
             begin = run.begin
             points = throughput.queue_points(log.samples, begin, run.end, log.consumers)
         verdicts.append(throughput.growth(points, rate))

@@ -28,8 +28,8 @@ STALL_SHARE = 0.1
 # growth must be beyond so many standard errors of the slope
 NOISE_MARGIN = 2.0
 # peaks and valleys are thinned to so many, so that the teeth of a system that always pulls do not count by their number
-MOST_MARKS = 12
-LEAST_TEETH = 3
+MAX_MARKS = 12
+MIN_TEETH = 3
 
 Line = Sequence[tuple[float, float]]
 
@@ -155,14 +155,14 @@ def _trend(marks: Line, height: float, offered: float) -> Growth:
     slope = statistics.theil_sen(marks) or 0.0
     middle = (marks[0][0] + marks[-1][0]) / 2
     late_marks = [mark for mark in marks if mark[0] >= middle]
-    late_slope = statistics.theil_sen(late_marks) if len(late_marks) >= LEAST_TEETH else None
+    late_slope = statistics.theil_sen(late_marks) if len(late_marks) >= MIN_TEETH else None
     rising = slope - NOISE_MARGIN * _noise(marks, slope, height) > GROWTH_ALLOWED * offered
     return Growth(slope, rising and (late_slope is None or late_slope > GROWTH_ALLOWED * offered / 2))
 
 
 def _noise(marks: Line, slope: float, height: float) -> float:
     """Return the standard error of a slope, from the median deviation of the marks from their line."""
-    if len(marks) <= LEAST_TEETH:
+    if len(marks) <= MIN_TEETH:
         return TOOTH_NOISE * max(0.0, height) / max(marks[-1][0] - marks[0][0], 1e-9)
     residuals = [y - slope * x for x, y in marks]
     median_residual = statistics.median(residuals) or 0.0
@@ -172,13 +172,13 @@ def _noise(marks: Line, slope: float, height: float) -> float:
 
 
 def _thin(marks: Line, extreme: Callable[..., tuple[float, float]]) -> Line:
-    """Keep the extreme mark of each of `MOST_MARKS` equal stretches of time."""
-    if len(marks) <= MOST_MARKS:
+    """Keep the extreme mark of each of `MAX_MARKS` equal stretches of time."""
+    if len(marks) <= MAX_MARKS:
         return marks
-    begin, width = marks[0][0], (marks[-1][0] - marks[0][0]) / MOST_MARKS
+    begin, width = marks[0][0], (marks[-1][0] - marks[0][0]) / MAX_MARKS
     stretches: dict[int, list[tuple[float, float]]] = {}
     for mark in marks:
-        stretches.setdefault(min(int((mark[0] - begin) / width), MOST_MARKS - 1), []).append(mark)
+        stretches.setdefault(min(int((mark[0] - begin) / width), MAX_MARKS - 1), []).append(mark)
     return [extreme(stretch, key=itemgetter(1)) for stretch in stretches.values()]
 
 

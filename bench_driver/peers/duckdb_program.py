@@ -41,14 +41,14 @@ BATCH_SECONDS = 1.0
 # A batch has no more tuples than some seconds' work: 200 million tuples times queries take about three. It matters only
 # while there is a backlog. With fewer than the least of them a batch is all statements and no tuples.
 TUPLE_QUERIES = 200_000_000
-LEAST_ROWS, MOST_ROWS = 100_000, 4_000_000
+MIN_ROWS, MAX_ROWS = 100_000, 4_000_000
 
 Say = Callable[[Mapping[str, Any]], None]
 
 
 def bound_batch(queries: int) -> int:
     """Return how many tuples a batch for so many queries has at most."""
-    return max(LEAST_ROWS, min(MOST_ROWS, TUPLE_QUERIES // max(1, queries)))
+    return max(MIN_ROWS, min(MAX_ROWS, TUPLE_QUERIES // max(1, queries)))
 
 
 class QueueReader:
@@ -88,7 +88,7 @@ class Program:
         self._cores: int = task["cores"]
         self._say = say
         self._databases: list[DuckdbBatches] = []
-        self._most_rows = MOST_ROWS
+        self._most_rows = MAX_ROWS
         self._probes: set[int] = set()
         self._pool = ThreadPoolExecutor(self._cores, "databases")
 

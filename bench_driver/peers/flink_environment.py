@@ -23,7 +23,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 FOLDER = PROJECT / ".peers" / "flink"
 REQUIREMENTS = Path(__file__).with_name("flink-requirements.txt")
 STAMP = "requirements.sha256"
-LEAST_JAVA = 11
+MIN_JAVA = 11
 JAVA_SECONDS = 30.0
 TAIL_LINES = 10
 
@@ -64,18 +64,18 @@ def require_java() -> str:
     if java is None:
         searched = f"{home}/bin (JAVA_HOME)" if home else "PATH"
         raise EnvironmentMissingError(
-            f"Flink needs Java {LEAST_JAVA} or later, and there is no java in {searched}; install a JRE, 17 is best"
+            f"Flink needs Java {MIN_JAVA} or later, and there is no java in {searched}; install a JRE, 17 is best"
         )
     try:
         process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentMissingError(
-            f"Flink needs Java {LEAST_JAVA} or later, and {java} does not run: {error}"
+            f"Flink needs Java {MIN_JAVA} or later, and {java} does not run: {error}"
         ) from None
     version = java_version(process.stderr + process.stdout)
-    if version is None or version < LEAST_JAVA:
+    if version is None or version < MIN_JAVA:
         raise EnvironmentMissingError(
-            f"Flink needs Java {LEAST_JAVA} or later, got {process.stderr.strip()!r} from {java}"
+            f"Flink needs Java {MIN_JAVA} or later, got {process.stderr.strip()!r} from {java}"
         )
     return java
 

@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.05
 TAKEN_SECONDS = 0.5
 # asking for all counters takes cores from what is measured: it rests this many times as long as it took, within reason
 TAKEN_RESTS = 4
-MOST_REST_SECONDS = 10.0
+MAX_REST_SECONDS = 10.0
 SEGMENT_SECONDS = 5.0
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 
@@ -110,7 +110,7 @@ class Watch(threading.Thread):
                 self._look_at_states()
                 if (began := time.monotonic()) >= look_at_counters:
                     self._count()
-                    pause = min(MOST_REST_SECONDS, TAKEN_RESTS * (time.monotonic() - began))
+                    pause = min(MAX_REST_SECONDS, TAKEN_RESTS * (time.monotonic() - began))
                     look_at_counters = began + max(TAKEN_SECONDS, pause)
             except (OSError, http.client.HTTPException) as error:
                 # Flink is busy: it is asked again

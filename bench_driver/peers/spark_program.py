@@ -50,7 +50,7 @@ CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileS
 # a query that fails before its first batch is started again, as a supervisor would: on a busy machine the Python
 # process of its source may take longer than the 10 s that Spark waits
 STARTS = 3
-LEAST_CENTS, MOST_CENTS = 99, 9_999
+MIN_CENTS, MAX_CENTS = 99, 9_999
 
 Say = Callable[[Mapping[str, Any]], None]
 
@@ -135,7 +135,7 @@ def generated_columns(dataset: str, options: Mapping[str, Any], salt: str) -> di
     keys = {"user_id": draw(options["users"], f"{salt}u"), "gem_pack": draw(options["gem_packs"], f"{salt}g")}
     if dataset == "ads":
         return keys
-    return {**keys, "price": f"({_uniform(MOST_CENTS - LEAST_CENTS + 1, f'{salt}p')} + {LEAST_CENTS}) / 100.0D"}
+    return {**keys, "price": f"({_uniform(MAX_CENTS - MIN_CENTS + 1, f'{salt}p')} + {MIN_CENTS}) / 100.0D"}
 
 
 def _uniform(limit: int, salt: str) -> str:

@@ -27,7 +27,7 @@ STRETCH = 1000  # neighbours that go to one partition
 # all tuples but these: of its last batch the broker tells only the beginning until another one follows
 ENOUGH = 0.98
 POLL_SECONDS = 0.25
-MOST_SECONDS = 300.0
+MAX_SECONDS = 300.0
 WAITING = 500_000
 
 
@@ -104,10 +104,10 @@ def _queries(count: int) -> Iterator[str]:
 def _follow(client: BraidClient, tuples: int) -> list[tuple[float, int]]:
     """Return when how many tuples had been read, whenever that changed."""
     progress = [(time.monotonic(), int(client.stream("purchases")["tuples"]))]
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     while progress[-1][1] < ENOUGH * tuples:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"all {tuples} tuples must be read within {MOST_SECONDS:g} s, got {progress[-1][1]}")
+            raise TimeoutError(f"all {tuples} tuples must be read within {MAX_SECONDS:g} s, got {progress[-1][1]}")
         time.sleep(POLL_SECONDS)
         read = int(client.stream("purchases")["tuples"])
         if read > progress[-1][1]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-MOST_USERS = 300
-LEAST_USERS = 10
+MAX_USERS = 300
+MIN_USERS = 10
 EXPECTED_LATENCY_SECONDS = 3.0
 
 
@@ -28,7 +28,7 @@ class LoadPlan:
     churn_queries: int = 0
     churn_seconds: float | None = None
     live: tuple[str, ...] = ()
-    users: int = MOST_USERS
+    users: int = MAX_USERS
     reads_per_second: float = 2.0
     finish_seconds: float = 120.0
     seed: int = 1
@@ -75,4 +75,4 @@ class LoadPlan:
 
 def users_for(requests_per_second: float) -> int:
     """Return how many users keep such a schedule while each request takes some seconds."""
-    return max(LEAST_USERS, min(MOST_USERS, math.ceil(requests_per_second * EXPECTED_LATENCY_SECONDS)))
+    return max(MIN_USERS, min(MAX_USERS, math.ceil(requests_per_second * EXPECTED_LATENCY_SECONDS)))

@@ -13,7 +13,7 @@ from bench_driver.workload import StreamSpec
 READ_PROBES, READ_ALL, READ_NONE = "probes", "all", "none"
 
 PROBES = 4
-LEAST_SHARE = 0.2
+MIN_SHARE = 0.2
 LONGEST_SLIDE_MS = 4_000
 
 
@@ -33,7 +33,7 @@ def choose_probes(queries: Sequence[Query], streams: Sequence[StreamSpec], most:
         chosen.append(
             max(
                 places,
-                key=lambda p: (min(shares[p], LEAST_SHARE), queries[p].slide_ms <= LONGEST_SLIDE_MS, -p),
+                key=lambda p: (min(shares[p], MIN_SHARE), queries[p].slide_ms <= LONGEST_SLIDE_MS, -p),
             )
         )
     return chosen

@@ -19,7 +19,7 @@ from typing import Any
 FORMAT = 1
 FILE_NAME = "report.json"
 # points kept of each time series of a row: enough for a plot as wide as a page
-MOST_POINTS = 240
+MAX_POINTS = 240
 
 Row = Mapping[str, Any]
 Point = Sequence[float]
@@ -86,14 +86,14 @@ class Document:
         }
 
     def add_row(self, row: Row) -> None:
-        """Keep one result row, its series thinned to `MOST_POINTS`.
+        """Keep one result row, its series thinned to `MAX_POINTS`.
 
         Raises:
             ReportError: it lacks a key or has one of another type.
         """
         row = _plain(row)
         check_row(row, "a result row")
-        series = {name: thin(points, MOST_POINTS, name) for name, points in row["series"].items()}
+        series = {name: thin(points, MAX_POINTS, name) for name, points in row["series"].items()}
         self.content["results"].append({**row, "series": series})
 
     def add_unsupported(self, workload: str, queries: int | None, system: str, reason: str) -> None:

@@ -47,8 +47,8 @@ PANEL_HEIGHT = 2.3
 # text and data of all time series of a page: beyond this many points each gets fewer
 POINT_BUDGET = 40_000
 # what a logarithmic axis spans at least, as a factor
-LEAST_SPAN = 10.0
-_LEAST_POINTS, _MOST_POINTS = 16, 160
+MIN_SPAN = 10.0
+_MIN_POINTS, _MAX_POINTS = 16, 160
 
 _RC: Any = {
     "svg.fonttype": "none",
@@ -165,7 +165,7 @@ def over_time(summaries: Sequence[Summary], course: Course, points: int) -> str:
 
 def points_each(series: int) -> int:
     """Return how many points each of so many time series of a page may have."""
-    return max(_LEAST_POINTS, min(_MOST_POINTS, POINT_BUDGET // max(1, series)))
+    return max(_MIN_POINTS, min(_MAX_POINTS, POINT_BUDGET // max(1, series)))
 
 
 def look_of(system: str, systems: Sequence[str]) -> Look:
@@ -297,8 +297,8 @@ def _log_if_wide(axes: Axes) -> None:
 
 def _log_ticks(axes: Axes) -> None:
     low, high = axes.get_ylim()
-    if high / low < LEAST_SPAN:  # a small difference must look small, and two ticks be there
-        factor = math.sqrt(LEAST_SPAN * low / high)
+    if high / low < MIN_SPAN:  # a small difference must look small, and two ticks be there
+        factor = math.sqrt(MIN_SPAN * low / high)
         axes.set_ylim(low / factor, high * factor)
     # where there are few powers of ten, a tick at each would be too few to read a value
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 200 else (1.0,)))

@@ -18,7 +18,7 @@ CORES = "processor_cores"
 PROCESSING_TIME = "processing_time_latency_seconds"
 DEPLOYMENT = "deployment_latency_seconds"
 # a search goes in steps, so less than this share is never a change, whatever the rounds say
-LEAST_CHANGE = 0.05
+MIN_CHANGE = 0.05
 
 # two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the last, its value
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
@@ -159,13 +159,13 @@ def divide(above: float | None, below: float | None) -> float | None:
 def is_change(before: Sequence[float], after: Sequence[float]) -> bool | None:
     """Say whether two sets of rounds differ beyond noise; None when there are too few rounds to say.
 
-    Welch's t-test at 95 % on the logarithms (figures differ by factors), and at least `LEAST_CHANGE`.
+    Welch's t-test at 95 % on the logarithms (figures differ by factors), and at least `MIN_CHANGE`.
     """
     if len(before) < 2 or len(after) < 2 or min(*before, *after) <= 0:
         return None
     logs_before, logs_after = [math.log(v) for v in before], [math.log(v) for v in after]
     difference = abs(fmean(logs_after) - fmean(logs_before))
-    if difference < math.log(1 + LEAST_CHANGE):
+    if difference < math.log(1 + MIN_CHANGE):
         return False
     parts = (variance(logs_before) / len(logs_before), variance(logs_after) / len(logs_after))
     total = sum(parts)

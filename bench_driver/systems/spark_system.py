@@ -35,7 +35,7 @@ UNACKNOWLEDGED_OWN = 32  # the generator in the JVM needs no such process
 # only while there is a backlog. Twenty queries on two busy cores took 24 k tuples/s each with 4 M, 60 k with 20 M; but
 # without a bound a batch grows with the backlog until it takes minutes.
 ROWS_PER_BATCH = 16_000_000
-LEAST_ROWS_PER_BATCH = 100_000
+MIN_ROWS_PER_BATCH = 100_000
 # Of the own generator without a rate all queries together make as many in a batch each, too: the larger a batch, the
 # more Spark takes in a second. A batch is a second of event time, so joins get no more than the workload's first rate.
 
@@ -206,7 +206,7 @@ def bound_batch(queries: int) -> int:
 
     They share `ROWS_PER_BATCH`, a few seconds' worth.
     """
-    return max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, queries))
+    return max(MIN_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, queries))
 
 
 def own_rows(queries: Sequence[QuerySpec], streaming: int, start_rate: int) -> int:

@@ -19,7 +19,7 @@ _BYTES_OF_A_TUPLE = 1000
 FIRST_TUPLES = 10_000
 
 # what windows that fire in one batch may cost at first, and in the end (µs, as counted before they fire)
-_FIRST_FIRING_US, _LEAST_FIRING_US, _MOST_FIRING_US = 2e6, 2e5, 2e9
+_FIRST_FIRING_US, _MIN_FIRING_US, _MAX_FIRING_US = 2e6, 2e5, 2e9
 
 
 class BatchBudget:
@@ -134,6 +134,6 @@ class FiringBudget:
     def learn(self, busy_us: float) -> None:
         """Take note of how long a batch took that fired as much as it may."""
         if busy_us < self._target_us:
-            self.us = min(2 * self.us, _MOST_FIRING_US)
+            self.us = min(2 * self.us, _MAX_FIRING_US)
         elif busy_us > LONGEST_BATCH * self._target_us:
-            self.us = max(self.us / 2, _LEAST_FIRING_US)
+            self.us = max(self.us / 2, _MIN_FIRING_US)

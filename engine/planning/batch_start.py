@@ -31,16 +31,16 @@ Numbers = npt.NDArray[np.int64]
 # a stream's tuples come later than their event times: how many of its last batches say by how much
 _BATCHES = 8
 # in parts of a batch's time: where delays differ by more, nobody can tell when tuples come
-_MOST_SPREAD = 0.25
+_MAX_SPREAD = 0.25
 # no batch waits for longer (µs)
 _LONGEST_US = 200_000
 # windows that end at most this long after the first one count as ending with it (µs)
 _TOGETHER_US = 5_000
 # tuples come in chunks: how long to wait for the next one after the longest delay, in parts of what delays differ by,
 # and at least (µs)
-_CHUNK_WAIT, _LEAST_CHUNK_WAIT_US = 0.25, 5_000
+_CHUNK_WAIT, _MIN_CHUNK_WAIT_US = 0.25, 5_000
 # nobody waits for a batch for longer, be it only to see tuples counted (µs)
-_MOST_APART_US = 1_000_000
+_MAX_APART_US = 1_000_000
 # a batch is planned to be over so many times its duration later
 _MARGIN = 1.25
 # little to read takes so much of what a batch takes besides
@@ -192,7 +192,7 @@ class BatchStart:
         ended, next_us, ending = self.ends.around(delays, self._reached, now_us)
         if next_us < 0 or next_us * (ending + ended) < min(expected_us / 2, _LONGEST_US) * ending:
             return next_us >= 0
-        if ended or now_us - before_us >= _MOST_APART_US or not delays.keys() >= set(streams):
+        if ended or now_us - before_us >= _MAX_APART_US or not delays.keys() >= set(streams):
             return False  # there are rows for somebody, or nobody can tell
         return next_us > _MARGIN * max(self._durations_us) or self._reading.is_little(size)
 
@@ -202,6 +202,6 @@ class BatchStart:
         for stream, delays in self._delays.items():
             if len(delays) == _BATCHES:
                 spread = max(delays) - min(delays)
-                if spread <= _MOST_SPREAD * batch_us:
-                    expected[stream] = max(delays) + max(_LEAST_CHUNK_WAIT_US, round(_CHUNK_WAIT * spread))
+                if spread <= _MAX_SPREAD * batch_us:
+                    expected[stream] = max(delays) + max(_MIN_CHUNK_WAIT_US, round(_CHUNK_WAIT * spread))
         return expected

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 # how many of the last tuples the percentile is over; it is always over all of the last batch
 LAST_TUPLES = 1000
-MOST_POINTS = 1000
-# of a chunk: more than MOST_POINTS, so that summing up its sum again adds little error
+MAX_POINTS = 1000
+# of a chunk: more than MAX_POINTS, so that summing up its sum again adds little error
 POINTS_OF_CHUNK = 10_000
 
 Times = npt.NDArray[np.int64]
@@ -22,7 +22,7 @@ Times = npt.NDArray[np.int64]
 Sum = dict[str, list[int]]
 
 
-def sum_up(times: Times, tuples: Times | None = None, points: int = MOST_POINTS) -> Sum:
+def sum_up(times: Times, tuples: Times | None = None, points: int = MAX_POINTS) -> Sum:
     """Return event times, shape (n,), µs, as at most ``points``; ``tuples`` says for how many each stands, else one.
 
     Each point is the greatest of the times that it stands for, and all stand for equally many, so a percentile moves

@@ -32,7 +32,7 @@ from sources.core.storage import Storage
 
 POLL_SECONDS = 0.02
 # more culprits in one batch are not looked for: then something else is wrong
-MOST_CULPRITS = 200
+MAX_CULPRITS = 200
 _SAMPLES = 64
 _OUT_OF_MEMORY, _RAISED = 3, 4
 _LEFT_OUT = "left out to find a culprit"
@@ -56,7 +56,7 @@ def isolate(end: Offset, queries: Sequence[str], run: Run) -> Offset | None:
     the batch cannot be run whatever is left out.
     """
     found = end
-    for _ in range(MOST_CULPRITS):
+    for _ in range(MAX_CULPRITS):
         failure = run(found)
         if failure is None:
             return None if found is end else found
@@ -69,7 +69,7 @@ def isolate(end: Offset, queries: Sequence[str], run: Run) -> Offset | None:
             found = _without_query(found, candidates, len(candidates), failure, run)
         else:
             found = _without_input(found, candidates, run)
-    raise RuntimeError(f"Batch {end.seq} cannot be run even without {MOST_CULPRITS} queries and pieces of input.")
+    raise RuntimeError(f"Batch {end.seq} cannot be run even without {MAX_CULPRITS} queries and pieces of input.")
 
 
 def _leaving_out(offset: Offset, queries: Iterable[str]) -> Offset:

@@ -18,7 +18,7 @@ from sources.core.storage import Storage
 ATTEMPTS = "attempts.json"
 OUTLASTED = "outlasted.json"
 # so often a batch is begun again before it is looked into
-MOST_ATTEMPTS = 1
+MAX_ATTEMPTS = 1
 
 
 def pending_batch(storage: Storage) -> int | None:
@@ -34,7 +34,7 @@ def begin_attempt(storage: Storage) -> bool:
         return False
     before = _read(storage, ATTEMPTS)
     times = before.get("times", 0) + 1 if before.get("seq") == seq else 1
-    is_suspect = times > MOST_ATTEMPTS or _read(storage, OUTLASTED).get("seq") == seq
+    is_suspect = times > MAX_ATTEMPTS or _read(storage, OUTLASTED).get("seq") == seq
     storage.put(ATTEMPTS, orjson.dumps({"seq": seq, "times": 0 if is_suspect else times}))
     if is_suspect:
         storage.delete(OUTLASTED)

@@ -35,7 +35,7 @@ def set_aside() -> None:
 
 WORKER_MEMORY = "BRAID_WORKER_MEMORY_BYTES"
 """The variable by which workers are told how much memory each may take (bytes)."""
-LEAST_MEMORY = 768 << 20
+MIN_MEMORY = 768 << 20
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -49,7 +49,7 @@ def limit_memory(size: int) -> None:
 
 def default_limit(cores: int) -> int:
     """Return how much memory each of the workers on so many cores may take: half of what there is, shared (bytes)."""
-    return max(LEAST_MEMORY, memory_there_is() // 2 // max(1, cores))
+    return max(MIN_MEMORY, memory_there_is() // 2 // max(1, cores))
 
 
 def memory_there_is() -> int:

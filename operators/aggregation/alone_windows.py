@@ -27,7 +27,7 @@ from operators.state.totals import empty, merge_into
 from operators.windowing.slicing import NeededEdges
 
 # so many entries at once
-_MOST_ENTRIES = 1 << 23
+_MAX_ENTRIES = 1 << 23
 # rows are found by addressing windows and keys directly where there are so many addresses, or so many for each entry
 _ALWAYS_DENSE, _DENSE_PER_ENTRY = 1 << 20, 16
 _WAYS = {"sum": kernels.SUM, "min": kernels.LEAST, "max": kernels.GREATEST}
@@ -152,7 +152,7 @@ def _portions(entries: npt.NDArray[np.int64]) -> Iterator[slice]:
     ends, begin = np.cumsum(entries), 0
     while begin < len(entries):
         before = int(ends[begin - 1]) if begin else 0
-        stop = max(int(np.searchsorted(ends, before + _MOST_ENTRIES, side="right")), begin + 1)
+        stop = max(int(np.searchsorted(ends, before + _MAX_ENTRIES, side="right")), begin + 1)
         yield slice(begin, stop)
         begin = stop
 

@@ -27,7 +27,7 @@ from operators.windowing.slicing import Times
 # measured (µs): to begin with windows that end together, to add an entry to a window, to reduce an address
 _ENDING_US, _ENTRY_US, _ADDRESS_US = 100.0, 0.02, 0.03
 # so many entries, and so many addresses, in one block
-_MOST_ENTRIES, _MOST_ADDRESSES = 1 << 20, 1 << 18
+_MAX_ENTRIES, _MAX_ADDRESSES = 1 << 20, 1 << 18
 
 
 class DueSlices:
@@ -75,9 +75,9 @@ class DueSlices:
         stride = 1 << (cells - 1).bit_length()  # a power of two: doubles are added up in the same order in any block
         size = stride * keys
         block_us = _ENTRY_US * int(entries.sum()) + _ADDRESS_US * size * len(first_due)
-        if size > _MOST_ADDRESSES or block_us > _ENDING_US * len(self.endings):
+        if size > _MAX_ADDRESSES or block_us > _ENDING_US * len(self.endings):
             return None
-        number = np.maximum(np.cumsum(entries) // _MOST_ENTRIES, np.arange(len(first_due)) // (_MOST_ADDRESSES // size))
+        number = np.maximum(np.cumsum(entries) // _MAX_ENTRIES, np.arange(len(first_due)) // (_MAX_ADDRESSES // size))
         bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(first_due)]
         due_bounds = [*first_due.tolist(), len(self._end)]
         return [

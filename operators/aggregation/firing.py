@@ -35,7 +35,7 @@ from operators.state.totals import empty
 from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Reductions, WindowContents, counts_distinct
 
 # so many numbers of (queries, keys) at once
-_MOST_AT_ONCE = 1 << 22
+_MAX_AT_ONCE = 1 << 22
 
 
 def fire(
@@ -150,7 +150,7 @@ def _windows(
             totals = _totals(dtypes, due, block.due, with_measures, block.size)
             newest = block.add_up(buckets, renumbered, totals)
             reduced = Reductions({name: total.reshape(-1, count) for name, total in totals.items()})
-            for chunk in _chunks(block.due, max(1, _MOST_AT_ONCE // count)):
+            for chunk in _chunks(block.due, max(1, _MAX_AT_ONCE // count)):
                 windows = block.windows(chunk)
                 runs = runs_of.take(number_of[chunk]).from_cells(block.stride * windows)
                 yield WindowContents(due.take(chunk), runs, reduced, keys, first_key, newest[windows], dictionaries)
@@ -164,7 +164,7 @@ def _windows(
                     for entries, begin, stop in stretches(bucket, bucket.above, low, high):
                         renumbered[number].add(totals, entries, begin, stop)
                 reduced = Reductions({name: total.reshape(cells, count) for name, total in totals.items()})
-                for chunk in _chunks(alike, max(1, _MOST_AT_ONCE // count)):
+                for chunk in _chunks(alike, max(1, _MAX_AT_ONCE // count)):
                     runs, newest = runs_of.take(number_of[chunk]), np.full(chunk.stop - chunk.start, latest)
                     yield WindowContents(due.take(chunk), runs, reduced, keys, first_key, newest, dictionaries)
 

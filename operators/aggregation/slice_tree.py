@@ -24,7 +24,7 @@ from operators.state.totals import empty, merge_into
 # a stretch has this many times as many entries as can be left of them once they are added up
 _FEWER = 4
 # entries are addressed directly; a bucket of more cells and keys has no stretches
-_MOST_ADDRESSES = 1 << 20
+_MAX_ADDRESSES = 1 << 20
 
 
 class Entries(Protocol):
@@ -71,7 +71,7 @@ class Level:
 def level_above(below: Entries, cells: int, keys: int) -> Level | None:
     """Return the level above some entries, None where it would not have several times fewer."""
     size = cells * keys
-    if size > _MOST_ADDRESSES or below.starts[-1] < 2 * _FEWER * size:
+    if size > _MAX_ADDRESSES or below.starts[-1] < 2 * _FEWER * size:
         return None
     bounds = _bounds(below.starts, _FEWER * size)
     if len(bounds) < 3 or _FEWER * (len(bounds) - 1) > len(below.starts) - 1:

@@ -21,7 +21,7 @@ from sources.core.schema import TIMESTAMP, VARCHAR
 
 _LONGEST_FORMAT = 100
 # what is written for a character of a format at most: %B may be September
-MOST_PER_CHARACTER = 5
+MAX_PER_CHARACTER = 5
 _HALVES = pa.array(["AM", "PM"])
 _JAVA_PARTS = re.compile(
     r"'(?:[^']|'')*'|'|(?P<letters>([A-Za-z])\2*)|(?P<reserved>[\[\]{}#])|[^A-Za-z'\[\]{}#]+", re.DOTALL

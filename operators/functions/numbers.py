@@ -21,7 +21,7 @@ from operators.functions.sql_text import sql_text
 from sources.core.errors import NotAllowed
 from sources.core.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
 
-_MOST_DIGITS = 300
+_MAX_DIGITS = 300
 # Arrow's powers of ten are exact up to here
 _KERNEL_DIGITS = 10
 # as doubles, powers of ten are exact up to here, and so are the digits of a number below
@@ -118,11 +118,10 @@ def _digits(function: Function, arguments: Arguments) -> int:
         return 0
     digits = arguments[1]
     value = digits.value if isinstance(digits, Literal) and digits.type.is_integer else None
-    if isinstance(value, int) and abs(value) <= _MOST_DIGITS:
+    if isinstance(value, int) and abs(value) <= _MAX_DIGITS:
         return value
     raise NotAllowed(
-        f"{function.usage} needs a whole number of digits from -{_MOST_DIGITS} to {_MOST_DIGITS};"
-        f" got {sql_text(digits)}."
+        f"{function.usage} needs a whole number of digits from -{_MAX_DIGITS} to {_MAX_DIGITS}; got {sql_text(digits)}."
     )
 
 

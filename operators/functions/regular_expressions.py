@@ -17,11 +17,11 @@ from sources.core.errors import NotAllowed
 from sources.core.schema import BOOLEAN, INT, NULL, VARCHAR
 
 # a compiled pattern grows with both
-_LONGEST_PATTERN, _MOST_REPETITIONS = 1000, 200
+_LONGEST_PATTERN, _MAX_REPETITIONS = 1000, 200
 _LONGEST_REPLACEMENT = 100
 _REPETITION = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 # the whole pattern is a group, too, and a replacement names one by a digit
-_MOST_GROUPS = 8
+_MAX_GROUPS = 8
 _ANY_TEXT = pa.array([""])
 
 
@@ -34,10 +34,10 @@ def _bind_extract(function: Function, arguments: Arguments) -> Expression:
     text, pattern = arguments[0], _checked(function, arguments)
     group = arguments[2] if len(arguments) == 3 else Literal(0, INT)
     number = group.value if isinstance(group, Literal) and group.type.is_integer else None
-    if not isinstance(number, int) or not 0 <= number <= min(_groups(pattern), _MOST_GROUPS):
+    if not isinstance(number, int) or not 0 <= number <= min(_groups(pattern), _MAX_GROUPS):
         raise NotAllowed(
             f"The group of {function.usage} must count a pair of brackets in the pattern, which has"
-            f" {_groups(pattern)}, up to {_MOST_GROUPS}; 0 is the whole match. Got {sql_text(group)}."
+            f" {_groups(pattern)}, up to {_MAX_GROUPS}; 0 is the whole match. Got {sql_text(group)}."
         )
     return Call(function.name, (text, pattern, Literal(number, INT)), VARCHAR)
 
@@ -74,10 +74,10 @@ def _checked(function: Function, arguments: Arguments) -> Literal:
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise NotAllowed(f"The pattern of {function.usage} must be a text in quotes; got {sql_text(pattern)}.")
     repetitions = sum(int(most or least) for least, most in _REPETITION.findall(pattern.value))
-    if len(pattern.value) > _LONGEST_PATTERN or repetitions > _MOST_REPETITIONS:
+    if len(pattern.value) > _LONGEST_PATTERN or repetitions > _MAX_REPETITIONS:
         raise NotAllowed(
             f"A pattern must have at most {_LONGEST_PATTERN} characters, and its repetitions such as {{2,5}} must"
-            f" add up to at most {_MOST_REPETITIONS}."
+            f" add up to at most {_MAX_REPETITIONS}."
         )
     try:
         kernel.match_substring_regex(_ANY_TEXT, pattern.value)
@@ -89,12 +89,12 @@ def _checked(function: Function, arguments: Arguments) -> Literal:
 
 def _groups(pattern: Literal) -> int:
     """Return how many groups a pattern has, found by asking for more and more of them."""
-    for number in range(_MOST_GROUPS + 1):
+    for number in range(_MAX_GROUPS + 1):
         try:
             _extracted(_ANY_TEXT, str(pattern.value), number)
         except pa.ArrowInvalid:
             return number - 1
-    return _MOST_GROUPS
+    return _MAX_GROUPS
 
 
 def _extracted(text: Datum, pattern: str, group: int) -> Datum:

@@ -17,7 +17,7 @@ from operators.functions.signature import Datum, as_type, constant, kernel, rows
 from sources.core.errors import TooLarge
 
 # twice what is added up at once (`BYTES_AT_ONCE` in source_task.py)
-MOST_BYTES = 1 << 29
+MAX_BYTES = 1 << 29
 _BYTES_A_CHARACTER = 4  # at most, in UTF-8
 _LONGEST_REPEATED = 1000 * _BYTES_A_CHARACTER
 _GROUP = re.compile(r"\\\\|\\(\d)")
@@ -25,16 +25,16 @@ _GROUP = re.compile(r"\\\\|\\(\d)")
 
 def check_size(usage: str, size: int, rows: int) -> None:
     """Raise TooLarge when so many bytes are too many texts to be made of so many rows at once."""
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise TooLarge(
             f"{usage} would make up to {size >> 20} MB of texts of {rows} rows at once, and may make"
-            f" {MOST_BYTES >> 20} MB; make shorter texts, or read fewer rows at once."
+            f" {MAX_BYTES >> 20} MB; make shorter texts, or read fewer rows at once."
         )
 
 
 def check_call(usage: str, call: Call, arguments: Sequence[Datum]) -> None:
     """Raise TooLarge when a call makes too many texts of its arguments, one of which is an array at least."""
-    most_bytes = _MOST_BYTES.get(call.function)
+    most_bytes = _MAX_BYTES.get(call.function)
     if most_bytes is not None and pa.types.is_string(call.type.arrow):
         rows = max(len(a) for a in arguments if isinstance(a, pa.Array))
         check_size(usage, most_bytes(arguments, rows), rows)
@@ -96,9 +96,9 @@ def _replaced(arguments: Sequence[Datum], rows: int) -> int:
             return size
         gain = max(0, len(after.encode()) - len(before.encode()))
         most = size + size // len(before.encode()) * gain
-        return most if most <= MOST_BYTES else size + _total(kernel.count_substring(text, before), rows) * gain
+        return most if most <= MAX_BYTES else size + _total(kernel.count_substring(text, before), rows) * gain
     most = size + _total(kernel.multiply(_lengths(text), _lengths(new)), rows)
-    if most <= MOST_BYTES:
+    if most <= MAX_BYTES:
         return most
     replaced = (row for row in rows_of(arguments) if None not in row and row[1])
     return size + sum(text.count(old) * len(new.encode()) for text, old, new in replaced)
@@ -111,7 +111,7 @@ def _replaced_by_pattern(arguments: Sequence[Datum], rows: int) -> int:
     # matches do not overlap, so what groups take of them is no more than the text
     with_groups, length = size * (1 + groups), len(replacement.encode())
     most = with_groups + (size + rows) * length
-    if most <= MOST_BYTES:
+    if most <= MAX_BYTES:
         return most
     return with_groups + _total(kernel.count_substring_regex(text, pattern), rows) * length
 
@@ -133,7 +133,7 @@ def _repeated(arguments: Sequence[Datum], rows: int) -> int:
 _CHOICES = ("case", "coalesce", "nullif", "greatest", "least")
 
 # the functions whose texts may be more than those of their arguments, which are in memory already
-_MOST_BYTES: dict[str, Callable[[Sequence[Datum], int], int]] = {
+_MAX_BYTES: dict[str, Callable[[Sequence[Datum], int], int]] = {
     "concat": _joined,
     "concat_ws": _joined_with_separator,
     "replace": _replaced,

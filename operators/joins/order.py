@@ -16,7 +16,7 @@ import networkx as nx
 from operators.joins.cost import JoinCost, Joined, join_graph
 from operators.joins.idp import SharedBy, idp, unshared
 
-MOST_EXHAUSTIVE = 7
+MAX_EXHAUSTIVE = 7
 """All orders of so many relations are looked at: two milliseconds at most."""
 DENSE = 2
 """With so many comparisons a relation, more relations have too many orders; with fewer, blocks are a trap."""
@@ -102,7 +102,7 @@ def _tree_order(attributes: Mapping[int, Iterable[int]]) -> list[int] | None:
 def block_size(graph: nx.Graph) -> int:
     """Return how many relations of a join graph to look at in all orders at once, at least 2."""
     is_dense = graph.number_of_edges() >= DENSE * len(graph)
-    return BLOCK_SIZE if len(graph) > MOST_EXHAUSTIVE and is_dense else max(2, len(graph))
+    return BLOCK_SIZE if len(graph) > MAX_EXHAUSTIVE and is_dense else max(2, len(graph))
 
 
 def _cheapest_order(relations: Mapping[int, Joined], shared_by: SharedBy[int]) -> list[int]:

@@ -21,7 +21,7 @@ from operators import kernels
 from operators.expressions import typed_columns_of
 from operators.joins.keys import InputKeys, number_keys
 from operators.joins.matches.firing import JoinOperator, beyond_combinations
-from operators.joins.matches.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
+from operators.joins.matches.formed_rows import MAX_FORMED, EvaluationFailed, rows_or_groups
 from operators.joins.matches.partners import Places, pieces
 from operators.joins.matches.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 from operators.joins.parts import Part, columns_for_rows, join_of
@@ -211,9 +211,9 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
         joined = JoinResult(relations, ones, join_of(parts[0].live).is_reordered)
     except TooManyCombinations as error:
         raise EvaluationFailed(beyond_combinations(error)) from None
-    if joined.total > MOST_FORMED:
+    if joined.total > MAX_FORMED:
         raise EvaluationFailed(
-            f"Sessions are left out: more than {MOST_FORMED} of their rows in one lane would have to be formed at once."
+            f"Sessions are left out: more than {MAX_FORMED} of their rows in one lane would have to be formed at once."
             " Join by more columns, or make the gap shorter."
         )
     return pieces(join_of(parts[0].live), joined, partial(_piece, parts, inputs, sessions))

@@ -28,11 +28,11 @@ from sources.core.storage import Storage, not_read_back
 Numbers = npt.NDArray[np.int64]
 
 FOLDER = "tables"
-MOST_MATCHES = 1000
+MAX_MATCHES = 1000
 """How many rows of a table a tuple may be joined with."""
-MOST_AT_ONCE = 4_000_000
+MAX_AT_ONCE = 4_000_000
 """How many joined tuples are formed at once, about."""
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """How many bytes a column of texts gets at most with them."""
 
 
@@ -209,7 +209,7 @@ class LookupJoin:
         return self.needed.union(*map(_columns_read, self.lookups))
 
     def batches(self, batch: pa.Table, tables: IndexedTables) -> Iterator[pa.RecordBatch | pa.Table]:
-        """Yield the tuples of a batch after the lookups, in pieces of about `MOST_AT_ONCE` at most.
+        """Yield the tuples of a batch after the lookups, in pieces of about `MAX_AT_ONCE` at most.
 
         Raises LookupFailed.
         """
@@ -274,7 +274,7 @@ class _Pairs:
         """How many are formed at once: texts of a column must not be more than 2 GB."""
         of_tuples = (self.tuples.columns[name] for name in self.read if name in self.tuples.columns)
         widest = max(self.table.widest(self._of_table(self.read).values()), *map(_longest, of_tuples), 1)
-        return max(1, min(MOST_AT_ONCE, MOST_BYTES // widest))
+        return max(1, min(MAX_AT_ONCE, MAX_BYTES // widest))
 
     def columns(self, tuple_rows: Numbers, table_rows: Numbers, names: set[str]) -> dict[str, pa.Array]:
         """Return columns of pairs."""

@@ -40,8 +40,8 @@ _SAMPLE = 1024
 _BITS = 64
 _ALL = (1 << _BITS) - 1
 # query-sets of up to so many combinations of cells are worked out once for all tuples
-_MOST_JOINT = 1 << 16
-_MOST_CODES = np.iinfo(np.int32).max
+_MAX_JOINT = 1 << 16
+_MAX_CODES = np.iinfo(np.int32).max
 # cells of queries that only add up are made finer for those with extremes if that gives at most so many boundaries, or
 # so many times as many
 _FEW_BOUNDARIES = 64
@@ -120,7 +120,7 @@ class SetSpace:
     def assign(self, tuple_cells: Mapping[str, Cells], length: int, rows: Places | None = None) -> tuple[Cells, Words]:
         """Return the cell of each tuple, or of each of some ``rows``, and the query-set of each cell."""
         rows = np.arange(length, dtype=np.int32) if rows is None else rows
-        if math.prod(map(len, self._axes)) <= min(_MOST_JOINT, len(rows)):
+        if math.prod(map(len, self._axes)) <= min(_MAX_JOINT, len(rows)):
             codes = np.zeros(len(rows), dtype=np.int32)
             for name, numbers, axis in zip(self.key.dimensions, self._numbers, self._axes, strict=True):
                 kernels.append_cell(codes, np.int32(len(axis)), numbers, tuple_cells[name], rows)
@@ -251,7 +251,7 @@ def _groups_taking(dimension: int, spaces: Sequence[SetSpace]) -> npt.NDArray[np
 def _distinct_pairs(left: Cells, lefts: int, right: Cells, rights: int) -> tuple[npt.NDArray[np.int64], Cells]:
     """Return the pairs of cells that occur, ascending, as ``left * rights + right``, and the rank of each tuple's."""
     length, span = len(left), lefts * rights
-    if span > _MOST_CODES or span > 4 * length + 1000:
+    if span > _MAX_CODES or span > 4 * length + 1000:
         present, rank = np.unique(left.astype(np.int64) * rights + right, return_inverse=True)
         return present, rank.astype(np.int32)
     codes, rank = np.empty(length, dtype=np.int32), np.empty(length, dtype=np.int32)

@@ -26,7 +26,7 @@ _FEW = {"i": 3, "f": 4}
 _STRETCHES_BITS = 16
 # boundaries are far from all others where the others, all but this part at each end, have a span so many times smaller
 _PART_AT_AN_END, _FAR = 64, 8
-_MOST_SPAN = 1 << 62
+_MAX_SPAN = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Dimension:
     @cached_property
     def _close(self) -> tuple[int, Cells] | None:
         """The number before the first boundary, and the cells from it to the last one; None if they are far apart."""
-        if not self.boundaries or abs(self.boundaries[0]) > _MOST_SPAN:
+        if not self.boundaries or abs(self.boundaries[0]) > _MAX_SPAN:
             return None
         first, last = int(self.boundaries[0]), int(self.boundaries[-1])
         if last - first >= 1 << _STRETCHES_BITS:
@@ -152,7 +152,7 @@ class Dimension:
         """
         extents = [kernels.extent(piece) for piece in pieces if len(piece)]
         low, high = min((low for low, _ in extents), default=0), max((high for _, high in extents), default=0)
-        if high - low >= 1 << _STRETCHES_BITS or max(abs(low), abs(high)) > _MOST_SPAN:
+        if high - low >= 1 << _STRETCHES_BITS or max(abs(low), abs(high)) > _MAX_SPAN:
             return None
         step = 1 << (high - low).bit_length()
         bounds = low // step * step, (high // step + 1) * step
@@ -202,7 +202,7 @@ class Dimension:
         """
         first, last = self._core
         span = int(self.boundaries[last]) - int(self.boundaries[first])
-        if span >= _MOST_SPAN:
+        if span >= _MAX_SPAN:
             return None
         shift = max(0, span.bit_length() - _STRETCHES_BITS)
         starts = self._sorted[first] + (np.arange((span >> shift) + 1, dtype=np.int64) << shift)

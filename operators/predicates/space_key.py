@@ -7,7 +7,7 @@ from typing import NamedTuple
 from operators.predicates.analysis import Predicate
 from operators.queries import Query
 
-MOST_BOUNDARIES = 64
+MAX_BOUNDARIES = 64
 """A predicate with more boundaries is scattered: an IN of more than 32 values that are no neighbours."""
 
 
@@ -31,7 +31,7 @@ class SpaceKey(NamedTuple):
         dimensions = predicate.dimensions
         if len(dimensions) != 1:
             return cls(dimensions)
-        if len(predicate.truths[dimensions[0]].boundaries) > MOST_BOUNDARIES:
+        if len(predicate.truths[dimensions[0]].boundaries) > MAX_BOUNDARIES:
             return cls(dimensions, is_scattered=True)
         return cls(dimensions, has_extremes=query.keeps_extremes)
 

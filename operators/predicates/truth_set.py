@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 Bools = npt.NDArray[np.bool_]
 
-LEAST_INTEGER, GREATEST_INTEGER = -(2**63), 2**63 - 1
+MIN_INTEGER, GREATEST_INTEGER = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,16 @@ class TruthSet:
             else:
                 boundaries.append(value)
             boundaries.append(successor(value))
-        starts_inside = bool(boundaries) and boundaries[0] == LEAST_INTEGER
+        starts_inside = bool(boundaries) and boundaries[0] == MIN_INTEGER
         boundaries = boundaries[starts_inside : -1 if boundaries and boundaries[-1] is None else None]
         return cls(tuple(boundaries), tuple(starts_inside ^ (n % 2 == 1) for n in range(len(boundaries) + 1)))
 
     @classmethod
     def _run(cls, low: Any, high: Any) -> TruthSet:
         """Return ``low <= v < high``; None stands for no bound."""
-        if high == LEAST_INTEGER:
+        if high == MIN_INTEGER:
             return cls((), (False,))
-        low = None if low == LEAST_INTEGER else low  # nothing is below
+        low = None if low == MIN_INTEGER else low  # nothing is below
         boundaries = tuple(bound for bound in (low, high) if bound is not None)
         truths = [True] if low is None else [False, True]
         return cls(boundaries, tuple(truths if high is None else [*truths, False]))

@@ -12,7 +12,7 @@ from operators import kernels
 from operators.predicates.dimension import CellLookup
 
 # a table of so many values stays in the cache
-_MOST_VALUES = 1 << 13
+_MAX_VALUES = 1 << 13
 # tables have room for values beyond those of the first piece: at each end, for this part of what these span
 _BEYOND = 8
 
@@ -55,7 +55,7 @@ class Addresses:
         low, high = kernels.extent(first_piece)
         margin = (high - low) // _BEYOND
         low, high = min(least, low - margin), max(greatest, high + margin)
-        if high - low >= _MOST_VALUES:
+        if high - low >= _MAX_VALUES:
             return least, self.offsets
         return low, np.pad(self.offsets, (least - low, high - greatest), mode="edge")
 

@@ -32,7 +32,7 @@ from sources.core.schema import ColumnType
 COUNT_NAME = COUNT_ALL.name
 
 # a sum of decimals of so many digits has one limb, or two, and then it has room for 2^31 of them; any has room in four
-_ONE_LIMB, _TWO_LIMBS, MOST_LIMBS = 9, WORD_DIGITS, 4
+_ONE_LIMB, _TWO_LIMBS, MAX_LIMBS = 9, WORD_DIGITS, 4
 LIMB_BITS = 32
 _LIMB = 2**LIMB_BITS - 1
 _BEYOND = 10**38
@@ -99,7 +99,7 @@ def has_limbs(measure: Measure) -> bool:
 
 
 def _limbs_for(kind: ColumnType) -> int:
-    return 1 if kind.precision <= _ONE_LIMB else 2 if kind.precision <= _TWO_LIMBS else MOST_LIMBS
+    return 1 if kind.precision <= _ONE_LIMB else 2 if kind.precision <= _TWO_LIMBS else MAX_LIMBS
 
 
 def is_ranked(measure: Measure) -> bool:
@@ -266,7 +266,7 @@ def decimals(limbs: Sequence[Numbers], valid: npt.NDArray[np.bool_], kind: pa.Da
     """Put the limbs of sums together; a sum beyond 38 digits is NULL, and so is one that is not ``valid``."""
     digits: list[Numbers] = []
     carry = np.zeros(len(valid), dtype=np.int64)
-    for place in range(MOST_LIMBS):
+    for place in range(MAX_LIMBS):
         carry = carry + limbs[place] if place < len(limbs) else carry
         digits.append(carry & _LIMB)
         carry = carry >> LIMB_BITS

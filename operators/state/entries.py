@@ -45,15 +45,15 @@ from operators.tuples import Tuples
 _ALWAYS_DENSE = 1 << 16
 _DENSE_PER_TUPLE = 4
 # tuples are added up where on average so many have the same address, which a sample of them tells
-_LEAST_GROUP = 2.0
+_MIN_GROUP = 2.0
 _SMALL_GROUP = 0.6  # so many times as many are enough where sums have 32 bits
 _SAMPLE = 4096
 # the fullest slice and key is looked for among about so many tuples, in blocks
 _BLOCK, _COUNTED = 1 << 12, 1 << 18
 _MANY_ALIKE = 4  # so many tuples of a sample in one entry are no accident
 # queries are added up alone in so many entries at most, and with so many queries per tuple at most
-_MOST_ALONE = 1 << 24
-_MOST_QUERIES_ALONE = 2000
+_MAX_ALONE = 1 << 24
+_MAX_QUERIES_ALONE = 2000
 _PLACES_AT_ONCE = 1 << 20
 # columns of 16 bits have so many values
 _SHORT_COLUMNS = 1 << 16
@@ -237,7 +237,7 @@ def cell_by_cell(
         from_finer = finer.added_up(by_name, cells)
     packable, fullest = None if from_finer else Packable.first_of(encoded, length), None
     # with sums of 32 bits, possible where no entry has very many tuples, smaller groups are worth adding up
-    least_group = _LEAST_GROUP
+    least_group = _MIN_GROUP
     if packable is not None and is_addressable and entries > _ALWAYS_DENSE:
         fullest = _fullest(sliced, cell)
         least_group *= _SMALL_GROUP if packable.is_small(fullest) else 1
@@ -322,7 +322,7 @@ def tuples_alone(
     if not better_alone(length, len(query_sets) * places, queries * places):
         return None
     queries_per_tuple = kernels.take(kernels.set_bits(query_sets), cell)
-    return queries_per_tuple if queries_per_tuple.sum() <= _MOST_QUERIES_ALONE * length else None
+    return queries_per_tuple if queries_per_tuple.sum() <= _MAX_QUERIES_ALONE * length else None
 
 
 def better_alone(tuples: float, entries: float, alone: float) -> bool:
@@ -331,7 +331,7 @@ def better_alone(tuples: float, entries: float, alone: float) -> bool:
     Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
     about one tuple per group nothing is shared, and there are more entries than the queries alone have.
     """
-    return entries > _most_entries(tuples) and alone <= _MOST_ALONE
+    return entries > _most_entries(tuples) and alone <= _MAX_ALONE
 
 
 def query_by_query(

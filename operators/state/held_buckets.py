@@ -19,7 +19,7 @@ from operators.state.packed_sums import WithPacked, add_blocks, packed_alike
 from operators.state.query_runs import Partials
 
 # buckets of so many bytes may wait
-_MOST_BYTES = 1 << 27
+_MAX_BYTES = 1 << 27
 
 
 class HeldBuckets:
@@ -36,7 +36,7 @@ class HeldBuckets:
             return
         self._waiting.setdefault((group, bucket.operator, bucket.space), []).append(bucket)
         self._bytes += bucket.nbytes
-        if self._bytes > _MOST_BYTES:
+        if self._bytes > _MAX_BYTES:
             yield from self.release()
 
     def release(self) -> Iterator[tuple[int, Bucket]]:

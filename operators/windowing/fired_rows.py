@@ -30,7 +30,7 @@ from sources.core.columns import arrays_of, one_array
 Places = npt.NDArray[np.int64]
 
 # rows are copied together where the parts that they come in are shorter than this
-_LEAST_CHUNK = 4096
+_MIN_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def _rows(parts: Sequence[_Part], by_slot: dict[int, tuple[int, int]], failures:
     lengths = np.concatenate([part.lengths for part in parts])
     newest = np.concatenate([part.newest for part in parts])
     values = pa.concat_tables([part.values for part in parts])
-    if values.num_rows < _LEAST_CHUNK * len(parts):
+    if values.num_rows < _MIN_CHUNK * len(parts):
         values = values.combine_chunks()
     rows = _having(WindowRows.of_one_table(values, slots, starts, ends, lengths), parts, failures)
     has_rows = rows.count > 0

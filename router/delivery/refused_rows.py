@@ -26,7 +26,7 @@ from router.delivery.progress import part_of
 from sources.core.storage import Storage
 
 FOLDER = "deliveries/refused"
-MOST_ROWS, MOST_BYTES = 10_000, 64 << 20
+MAX_ROWS, MAX_BYTES = 10_000, 64 << 20
 """Rows and bytes that are kept of a part; what is above goes, the oldest of the query that has most first."""
 HURRIED_SECONDS = 60.0
 """For so long after a refusal that did not pass, rows that are refused are not tried again as they are."""
@@ -128,7 +128,7 @@ class RefusedRows:
         return RefusedPage(rows, end)
 
     def trim(self, parts: Iterable[int], oldest_seq: Callable[[], int]) -> None:
-        """Remove rows of batches before the oldest one that is kept, and what is above MOST_ROWS and MOST_BYTES."""
+        """Remove rows of batches before the oldest one that is kept, and what is above MAX_ROWS and MAX_BYTES."""
         for part in parts:
             sizes = dict(self._storage.sizes(_folder(part)))
             if not sizes:
@@ -154,7 +154,7 @@ def _above(sizes: dict[str, int]) -> list[str]:
     largest = [(-sum(sizes[name] for name in of_query), query_id) for query_id, of_query in names.items()]
     heapq.heapify(largest)
     above = []
-    while rows > MOST_ROWS or size > MOST_BYTES:
+    while rows > MAX_ROWS or size > MAX_BYTES:
         negative, query_id = largest[0]
         name = names[query_id].pop()
         above.append(name)

@@ -12,9 +12,9 @@ MAX_RETRIES, ON_ERROR = "sink.max_retries", "on_error"
 DEAD_LETTER, STOP = "dead_letter", "stop"
 DEFAULT_RETRIES = 5
 COMMON = (FLUSH_ROWS, FLUSH_SECONDS, MAX_RETRIES, ON_ERROR)
-_MOST_ROWS, _MOST_DIGITS = 1_000_000, 7
-_MOST_SECONDS = 86400.0
-_MOST_RETRIES = 1000
+_MAX_ROWS, _MAX_DIGITS = 1_000_000, 7
+_MAX_SECONDS = 86400.0
+_MAX_RETRIES = 1000
 
 
 def check_options(
@@ -58,8 +58,8 @@ def columns(
 def flush_rows(options: Mapping[str, str], default: int) -> int:
     """Return how many rows are enough to write at once, and the most that are written at once."""
     text = options.get(FLUSH_ROWS, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and 0 < int(text) <= _MOST_ROWS):
-        raise NotAllowed(f"Option {FLUSH_ROWS!r} must be a whole number from 1 to {_MOST_ROWS}; got {text!r}.")
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and 0 < int(text) <= _MAX_ROWS):
+        raise NotAllowed(f"Option {FLUSH_ROWS!r} must be a whole number from 1 to {_MAX_ROWS}; got {text!r}.")
     return int(text)
 
 
@@ -70,16 +70,16 @@ def flush_seconds(options: Mapping[str, str], default: float) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds <= _MOST_SECONDS:
-        raise NotAllowed(f"Option {FLUSH_SECONDS!r} must be a number from 0 to {_MOST_SECONDS:g}; got {text!r}.")
+    if not 0 <= seconds <= _MAX_SECONDS:
+        raise NotAllowed(f"Option {FLUSH_SECONDS!r} must be a number from 0 to {_MAX_SECONDS:g}; got {text!r}.")
     return seconds
 
 
 def max_retries(options: Mapping[str, str]) -> int:
     """Return how often rows that a place refuses are tried again before it is found out which it will never take."""
     text = options.get(MAX_RETRIES, str(DEFAULT_RETRIES))
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= _MOST_RETRIES):
-        raise NotAllowed(f"Option {MAX_RETRIES!r} must be a whole number from 0 to {_MOST_RETRIES}; got {text!r}.")
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS and int(text) <= _MAX_RETRIES):
+        raise NotAllowed(f"Option {MAX_RETRIES!r} must be a whole number from 0 to {_MAX_RETRIES}; got {text!r}.")
     return int(text)
 
 

@@ -18,7 +18,7 @@ from session.state.session_state import SessionState
 from sources.core.errors import Conflict, Overloaded, UnknownObject
 from sources.core.names import name_key
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """How many queries an error names."""
 
 
@@ -126,7 +126,7 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
         return
     kind = "stream" if isinstance(dropped, StreamState) else "table"
     user_ids = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
-    shown = list(islice(user_ids, MOST_SHOWN))
+    shown = list(islice(user_ids, MAX_SHOWN))
     shown_ids = ", ".join(shown) + (f" and {users - len(shown)} more" if users > len(shown) else "")
     raise Conflict(
         f"A {kind} must not be used to be dropped; {users} queries use {name!r}:"

@@ -41,7 +41,7 @@ from sources.core.errors import Conflict, MalformedRequest
 from sources.core.names import name_key
 
 Answer = list[dict[str, Any]]
-MOST_DEPLOYMENTS = 1000
+MAX_DEPLOYMENTS = 1000
 
 
 class Queries:
@@ -250,9 +250,9 @@ class Queries:
                 return None
             if record.state != PAUSED:
                 raise _not_allowed_now(record, "PAUSED to be resumed")
-            if len(record.all_deployments) >= MOST_DEPLOYMENTS:
+            if len(record.all_deployments) >= MAX_DEPLOYMENTS:
                 raise Conflict(
-                    f"A query can be deployed {MOST_DEPLOYMENTS} times; {record.id} was. PUT /queries/{record.id} puts"
+                    f"A query can be deployed {MAX_DEPLOYMENTS} times; {record.id} was. PUT /queries/{record.id} puts"
                     " a new one in its place.",
                     query_id=record.id,
                 )

@@ -22,8 +22,8 @@ from session.state.session_state import SessionState
 from session.upkeep.deliveries import SinkDeliveries
 from sources.core.errors import Gone, MalformedRequest, UnknownObject
 
-MOST_LISTED = 1000
-MOST_LOOKED_AT = 1000
+MAX_LISTED = 1000
+MAX_LOOKED_AT = 1000
 _DESCRIPTION_BYTES = 1000
 
 
@@ -193,8 +193,8 @@ class QueryLookup:
         """
         if state is not None and state not in STATES:
             raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
-        if not 1 <= limit <= MOST_LISTED:
-            raise MalformedRequest(f"limit must be from 1 to {MOST_LISTED}; got {limit!r}.")
+        if not 1 <= limit <= MAX_LISTED:
+            raise MalformedRequest(f"limit must be from 1 to {MAX_LISTED}; got {limit!r}.")
         if cursor is not None and not _is_id(cursor):
             raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
         after = 0 if cursor is None else number_of(cursor)
@@ -220,7 +220,7 @@ class QueryLookup:
             if record is not None and (query_filter is None or query_filter.matches(record)):
                 page.append(record.describe())
                 size += _size_of(page[-1])
-            elif looked_at >= MOST_LOOKED_AT:
+            elif looked_at >= MAX_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
         return {"queries": page, "cursor": None}
 

@@ -25,7 +25,7 @@ from sources.core.names import composed
 
 _ID = re.compile(r"q-\d+")
 LONGEST_NAME = 200
-MOST_LABELS = 64
+MAX_LABELS = 64
 LONGEST_LABEL = 1000
 LONGEST_TTL_SECONDS = 10 * 365 * 86400
 
@@ -56,12 +56,12 @@ class QueryRequest:
         labels = self.labels
         if (
             not isinstance(labels, Mapping)
-            or len(labels) > MOST_LABELS
+            or len(labels) > MAX_LABELS
             or not all(isinstance(k, str) and isinstance(v, str) and k for k, v in labels.items())
             or any(max(len(k), len(v)) > LONGEST_LABEL for k, v in labels.items())
         ):
             raise NotAllowed(
-                f"labels must be an object of at most {MOST_LABELS} texts by name, neither longer than {LONGEST_LABEL}"
+                f"labels must be an object of at most {MAX_LABELS} texts by name, neither longer than {LONGEST_LABEL}"
                 f" characters; got {labels!r:.300}."
             )
 

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from operators.lookup.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
+from operators.lookup.lookup_join import FOLDER, MAX_MATCHES, IndexedTables, LookupFailed, version_path
 from operators.lookup.lookups import Lookup, Refreshed, rows_at_first
 from operators.queries import Query, lookups_by_input, lookups_of
 from session.state.catalog import Catalog
@@ -88,10 +88,10 @@ class TableRows:
                     f"The rows of a table must do for all queries that use it; for {query} {problem}.",
                     query_id=query_id,
                 ) from None
-            if most > MOST_MATCHES:
+            if most > MAX_MATCHES:
                 names = " and ".join(lookup.name for lookup in lookups)
                 raise NotAllowed(
-                    f"A tuple may be joined with at most {MOST_MATCHES} rows of tables; with these rows of {names} a"
+                    f"A tuple may be joined with at most {MAX_MATCHES} rows of tables; with these rows of {names} a"
                     f" tuple of {query} could have {most}. Delete that query, or mend the file.",
                     query_id=query_id,
                 )

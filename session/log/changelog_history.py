@@ -12,8 +12,8 @@ from session.log.archive import compact
 from session.state.times import rfc3339
 from sources.core.record_log import RecordLog
 
-MOST_CHANGELOGS = 1000
-MOST_BYTES = 2 << 20
+MAX_CHANGELOGS = 1000
+MAX_BYTES = 2 << 20
 KEPT_BYTES = 8 << 20
 _ENTRY_BYTES = 300
 """What one more changelog takes in memory besides its JSON."""
@@ -51,10 +51,10 @@ class ChangelogHistory:
                 except FileNotFoundError:  # trimmed a moment ago
                     continue
             size += len(encoded)
-            if page and size > MOST_BYTES:
+            if page and size > MAX_BYTES:
                 break
             page.append(encoded)
-            if len(page) == MOST_CHANGELOGS:
+            if len(page) == MAX_CHANGELOGS:
                 break
         return page
 

@@ -15,7 +15,7 @@ from sources.core.record_log import RecordLog, file_number
 from sources.core.storage import Storage
 
 EVERY_EPOCHS = 100
-MOST_EPOCHS = 1000
+MAX_EPOCHS = 1000
 SNAPSHOTS_KEPT = 2
 CHANGELOGS_KEPT = 10_000
 
@@ -35,7 +35,7 @@ class Pace:
         """Whether a snapshot is due."""
         epochs = state.active_epoch - self._epoch
         changes = _changes(state) - self._changes
-        return epochs >= MOST_EPOCHS or (epochs >= EVERY_EPOCHS and changes >= state.queries.unfinished)
+        return epochs >= MAX_EPOCHS or (epochs >= EVERY_EPOCHS and changes >= state.queries.unfinished)
 
     def restart(self, state: SessionState) -> None:
         """Count from a snapshot of ``state`` on."""

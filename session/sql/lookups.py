@@ -18,7 +18,7 @@ from operators.evaluation import is_null_for_nulls
 from operators.expressions import Call, Column, Expression, all_of, columns_of
 from operators.functions.coercion import in_one_type
 from operators.functions.sql_text import sql_text
-from operators.lookup.lookup_join import MOST_MATCHES, TableIndex
+from operators.lookup.lookup_join import MAX_MATCHES, TableIndex
 from operators.lookup.lookups import Lookup
 from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope
@@ -28,8 +28,8 @@ from session.sql.syntax import Node, conjuncts, walk
 from sources.connectors.static_table import TableVersion
 from sources.core.schema import StreamDefinition
 
-MOST_TABLES = 10
-_MOST_NAMES = 20
+MAX_TABLES = 10
+_MAX_NAMES = 20
 _ALIAS = re.compile(r"\w+")
 
 
@@ -89,9 +89,9 @@ def _find(
     names = sorted(d.name for d in catalog.values())
     known = "there is none yet; declare it with CREATE STREAM"
     if names:
-        known = f"there are {listed(names, _MOST_NAMES)}"
+        known = f"there are {listed(names, _MAX_NAMES)}"
     if tables.names:
-        known += f", and the tables {listed(sorted(tables.names), _MOST_NAMES)}"
+        known += f", and the tables {listed(sorted(tables.names), _MAX_NAMES)}"
     hint = did_you_mean(source.stream, [*names, *tables.names])
     raise select.sql.not_allowed(f"Stream {source.stream!r} does not exist; {known}.{hint}", source.at)
 
@@ -196,9 +196,9 @@ class _Lookups:
             raise self._select.sql.not_allowed(
                 "A query needs a stream; FROM names static tables only.", self._select.source.at
             )
-        if len(tables) > MOST_TABLES:
+        if len(tables) > MAX_TABLES:
             raise self._select.sql.not_allowed(
-                f"A query must have at most {MOST_TABLES} static tables.", tables[MOST_TABLES].source.at
+                f"A query must have at most {MAX_TABLES} static tables.", tables[MAX_TABLES].source.at
             )
         while unplaced := [table for table in tables if table.host is None]:
             if not any(self._place(table) for table in unplaced):
@@ -307,9 +307,9 @@ class _Lookups:
         )
         rows_of_key = _most_matches(table.version, lookup)
         host.matches *= max(1, rows_of_key)
-        if host.matches > MOST_MATCHES:
+        if host.matches > MAX_MATCHES:
             raise self._select.sql.not_allowed(
-                f"A tuple may be joined with at most {MOST_MATCHES} rows of tables; {rows_of_key} rows of"
+                f"A tuple may be joined with at most {MAX_MATCHES} rows of tables; {rows_of_key} rows of"
                 f" {definition.name} have one key, which makes {host.matches}. Compare more columns.",
                 table.source.at,
             )
@@ -381,7 +381,7 @@ class _Lookups:
         return expression
 
 
-_MOST_COUNTS = 1000
+_MAX_COUNTS = 1000
 _match_counts: dict[tuple[str, tuple[tuple[Expression, Expression], ...]], int] = {}
 
 
@@ -389,7 +389,7 @@ def _most_matches(version: TableVersion, lookup: Lookup) -> int:
     """Return how many rows of a table a tuple can be joined with at most; kept, as it takes an index of the table."""
     key = version.id, lookup.keys
     if key not in _match_counts:
-        if len(_match_counts) >= _MOST_COUNTS:
+        if len(_match_counts) >= _MAX_COUNTS:
             _match_counts.clear()
         _match_counts[key] = TableIndex(version.rows, [table_key for _, table_key in lookup.keys]).most_matches
     return _match_counts[key]

@@ -16,7 +16,7 @@ from sources.connectors.static_table import TableDefinition
 from sources.core.errors import SqlNotAllowed
 from sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition
 
-MOST_NAMES = 50
+MAX_NAMES = 50
 WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)
 
 
@@ -114,7 +114,7 @@ class Scope:
     def description(self) -> str:
         """The columns of the stream and of each of its tables, for messages."""
         schemas = [(self.name, self.definition.schema), *((table.alias, table.schema) for table in self._tables)]
-        return ", ".join(f"{name} has {listed(schema.names, MOST_NAMES)}" for name, schema in schemas)
+        return ", ".join(f"{name} has {listed(schema.names, MAX_NAMES)}" for name, schema in schemas)
 
     def has(self, qualifier: str) -> bool:
         """Return whether a qualifier means the stream or one of its tables in this SELECT."""

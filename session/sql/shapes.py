@@ -33,7 +33,7 @@ from session.sql.syntax import Node, walk
 from sources.core.errors import BraidError, NotAllowed
 from sources.core.schema import StreamDefinition
 
-MOST_SHAPES = 2000
+MAX_SHAPES = 2000
 LONGEST = 2000
 
 # texts, quoted names and comments are stepped over as a whole; => belongs to named arguments
@@ -101,7 +101,7 @@ _Key = tuple[StatementLimits, tuple[str, ...]]
 class Shapes:
     """The shapes of statements seen before; all are forgotten when there are too many."""
 
-    def __init__(self, most: int = MOST_SHAPES) -> None:
+    def __init__(self, most: int = MAX_SHAPES) -> None:
         self._most = most
         self._shapes: dict[_Key, Shape] = {}
 

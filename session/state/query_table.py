@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from session.state.query_record import FAILED, RETIRED, QueryRecord
 
-_LEAST_GONE = 1000
+_MIN_GONE = 1000
 
 
 class QueryTable(Mapping[str, QueryRecord]):
@@ -54,7 +54,7 @@ class QueryTable(Mapping[str, QueryRecord]):
         del self._records[record.id]
         self.finished.pop(record.id, None)
         self.states[record.state] -= 1
-        if len(self._ids) > 2 * len(self._records) + _LEAST_GONE:
+        if len(self._ids) > 2 * len(self._records) + _MIN_GONE:
             self._ids = list(self._records)
 
     def moved(self, former_state: str, record: QueryRecord) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from operators.queries import Query
 
-MOST_KEPT = 10_000
+MAX_KEPT = 10_000
 
 Q = TypeVar("Q", bound=Query)
 
@@ -19,7 +19,7 @@ Q = TypeVar("Q", bound=Query)
 class Shared:
     """A table that gives equal values for equal keys as one object."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MAX_KEPT) -> None:
         self._most = most
         self._values: dict[Any, Any] = {}
 

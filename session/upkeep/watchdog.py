@@ -27,9 +27,9 @@ LOOK_SECONDS = 1.0
 # what starts, shows no signs of life before it runs
 START_SECONDS = 600.0
 # so long a stalled job is watched before it is said to hang, and so much of a core it must use meanwhile
-WATCHED_SECONDS, LEAST_USE = 4.0, 0.05
+WATCHED_SECONDS, MIN_USE = 4.0, 0.05
 # a batch that outlasts its limit again, with nothing found that holds it, is given twice the time, at most so often
-MOST_DOUBLINGS = 4
+MAX_DOUBLINGS = 4
 
 log = logging.getLogger("braid.watchdog")
 
@@ -111,12 +111,12 @@ class Watchdog:
 
     def _is_still(self, seconds: float) -> bool:
         watched = self._use[-round(WATCHED_SECONDS / seconds) - 1 :]
-        return watched[-1] - watched[0] < LEAST_USE * (len(watched) - 1) * seconds
+        return watched[-1] - watched[0] < MIN_USE * (len(watched) - 1) * seconds
 
     def _limit(self) -> float:
         seq, times = self._outlasted
         doublings = times if seq == self._batches.latest() + 1 else 0
-        return max(self._stall_seconds, self._batch_limit_seconds) * 2.0 ** min(doublings, MOST_DOUBLINGS)
+        return max(self._stall_seconds, self._batch_limit_seconds) * 2.0 ** min(doublings, MAX_DOUBLINGS)
 
     def _note_outlasted(self) -> None:
         seq = pending_batch(self._storage)

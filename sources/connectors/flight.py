@@ -29,8 +29,8 @@ SCHEMES = ("grpc", "grpc+tcp", "grpc+tls")
 PATIENCE_SECONDS = 5.0  # how long a read waits for the next tuples before it gives up
 ANSWER_SECONDS = 1.0  # how long the server may take to say which offsets it has
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # between the attempts of a read, seconds
-MOST_ROWS = 1 << 20  # in one chunk
-MOST_OFFSET = 2**63 - 1
+MAX_ROWS = 1 << 20  # in one chunk
+MAX_OFFSET = 2**63 - 1
 CALL_ERRORS = (pa.ArrowException, OSError)  # FlightError is an ArrowException
 CHANNEL = [
     ("grpc.use_local_subchannel_pool", 1),  # else a new client inherits the back-off of the one it replaces
@@ -229,13 +229,13 @@ class _Server:
             reader.cancel()
 
     def pull(self, partition: str, start: int, end: int, timeout: float) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of ``[start, end)``, of 1 to MOST_ROWS rows each."""
+        """Yield the batches of ``[start, end)``, of 1 to MAX_ROWS rows each."""
         reader = self._open(partition, start, end, timeout)
         try:
             for chunk in reader:
                 batch = chunk.data
-                for low in range(0, batch.num_rows if batch is not None else 0, MOST_ROWS):
-                    yield batch.slice(low, MOST_ROWS)
+                for low in range(0, batch.num_rows if batch is not None else 0, MAX_ROWS):
+                    yield batch.slice(low, MAX_ROWS)
         finally:
             reader.cancel()
 
@@ -266,7 +266,7 @@ def _parse_offsets(body: bytes) -> dict[str, Extent] | None:
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return None
     is_sound = all(
-        type(start) is type(end) is int and 0 <= start <= end <= MOST_OFFSET for start, end in extents.values()
+        type(start) is type(end) is int and 0 <= start <= end <= MAX_OFFSET for start, end in extents.values()
     )
     return extents if is_sound else None
 

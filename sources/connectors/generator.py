@@ -30,11 +30,11 @@ DISTRIBUTIONS = ("uniform", "normal")
 PARTITION = "0"
 BLOCK_TUPLES = 65_536
 GEM_PACKS = 10
-LEAST_CENTS, MOST_CENTS = 99, 9_999
+MIN_CENTS, MAX_CENTS = 99, 9_999
 SECOND = 10**6
-MOST_RATE = 10_000_000
-MOST_KEYS = 2**31
-MOST_SEED = 2**63 - 1
+MAX_RATE = 10_000_000
+MAX_KEYS = 2**31
+MAX_SEED = 2**63 - 1
 DEVIATIONS = 8  # user ids span so many standard deviations when they are normally distributed
 
 
@@ -56,9 +56,9 @@ class GeneratorOptions:
                 f"The generator's distribution must be one of {_listed(DISTRIBUTIONS)}; got {self.distribution!r}."
             )
         for name, value, least, most in (
-            ("rate", self.rate, 1, MOST_RATE),
-            ("keys", self.keys, 1, MOST_KEYS),
-            ("seed", self.seed, 0, MOST_SEED),
+            ("rate", self.rate, 1, MAX_RATE),
+            ("keys", self.keys, 1, MAX_KEYS),
+            ("seed", self.seed, 0, MAX_SEED),
         ):
             if not least <= value <= most:
                 raise NotAllowed(f"The generator's {name} must lie in {least}..{most}; got {value}.")
@@ -143,8 +143,8 @@ def _block(options: GeneratorOptions, number: int) -> dict[str, pa.Array]:
     bits = np.random.Philox(key=[options.seed, dataset], counter=[0, number, 0, 0])
     random = bits.random_raw(BLOCK_TUPLES)
     packs = (((random >> np.uint64(16)) & np.uint64(0xFFFF)) * np.uint64(GEM_PACKS)) >> np.uint64(16)
-    span = np.uint64(MOST_CENTS - LEAST_CENTS + 1)
-    cents = (((random & np.uint64(0xFFFF)) * span) >> np.uint64(16)) + np.uint64(LEAST_CENTS)
+    span = np.uint64(MAX_CENTS - MIN_CENTS + 1)
+    cents = (((random & np.uint64(0xFFFF)) * span) >> np.uint64(16)) + np.uint64(MIN_CENTS)
     if options.distribution == "uniform":
         users = ((random >> np.uint64(32)) * np.uint64(options.keys)) >> np.uint64(32)
     else:

@@ -24,7 +24,7 @@ from sources.formats.parquet_rows import ParquetRows
 from sources.formats.record_batches import match_columns
 
 CONNECTOR = "file"
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 ROWS_AT_ONCE = 1 << 16
 SHOWN_FAULTS = 3
 _OPTIONS = {"csv": ("path", "delimiter"), "json": ("path",), "parquet": ("path",)}
@@ -137,9 +137,9 @@ class TableReader:
             cached = self._versions.get(definition.id)
             if cached is not None and cached[0] == stamp:
                 return cached[1]
-            if info.size > MOST_BYTES:
+            if info.size > MAX_BYTES:
                 raise NotAllowed(
-                    f"The file of table {definition.name!r} must have at most {MOST_BYTES} bytes; got {info.size}."
+                    f"The file of table {definition.name!r} must have at most {MAX_BYTES} bytes; got {info.size}."
                 )
             rows = _rows(definition, filesystem, path)
         except OSError as problem:
@@ -168,9 +168,9 @@ def _rows(definition: TableDefinition, filesystem: fs.FileSystem, path: str) -> 
     if definition.format == "parquet":
         return _parquet_rows(schema, filesystem, path)
     with filesystem.open_input_stream(path) as source:  # compressed ones by their ending
-        body = source.read(MOST_BYTES + 1)
-    if len(body) > MOST_BYTES:
-        raise MalformedRequest(f"It must unpack to at most {MOST_BYTES} bytes.")
+        body = source.read(MAX_BYTES + 1)
+    if len(body) > MAX_BYTES:
+        raise MalformedRequest(f"It must unpack to at most {MAX_BYTES} bytes.")
     try:
         body.decode()
     except UnicodeDecodeError as problem:
@@ -196,8 +196,8 @@ def _parquet_rows(schema: Schema, filesystem: fs.FileSystem, path: str) -> pa.Ta
     with filesystem.open_input_file(path) as source:
         parquet = ParquetRows(source)
         names = match_columns(parquet.schema, schema).names
-        if parquet.unpacked_bytes > MOST_BYTES:
-            raise MalformedRequest(f"It must unpack to at most {MOST_BYTES} bytes; got {parquet.unpacked_bytes}.")
+        if parquet.unpacked_bytes > MAX_BYTES:
+            raise MalformedRequest(f"It must unpack to at most {MAX_BYTES} bytes; got {parquet.unpacked_bytes}.")
         decoded = [
             match_columns(batch.schema, schema).decode(batch)
             for group in range(len(parquet.groups))

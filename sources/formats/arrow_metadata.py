@@ -17,7 +17,7 @@ from sources.core.errors import MalformedRequest, TooLarge
 from sources.formats.limits import Limits
 
 LONGEST_SCHEMA = 4 << 20
-MOST_BATCHES = 20_000
+MAX_BATCHES = 20_000
 _SCHEMA, _DICTIONARY, _RECORD_BATCH = 1, 2, 3
 _PACKED = struct.Struct("<q")
 
@@ -87,9 +87,9 @@ def check_stream(body: bytes, limits: Limits) -> tuple[int, int]:
         if batch is None or kind not in (_DICTIONARY, _RECORD_BATCH):
             continue
         batches += 1
-        if batches > MOST_BATCHES:
+        if batches > MAX_BATCHES:
             raise TooLarge(
-                f"An Arrow stream must have at most {MOST_BATCHES} batches, dictionaries included, got more. Write the"
+                f"An Arrow stream must have at most {MAX_BATCHES} batches, dictionaries included, got more. Write the"
                 " rows in fewer, larger ones."
             )
         length = batch.number(0, "<q")

@@ -18,7 +18,7 @@ from sources.formats.coercion import UnfitError, coerce, complaint
 from sources.formats.decoded import Column
 from sources.formats.temporal import dates_of_text, timestamps_of_text
 
-MOST_NAMES = 50
+MAX_NAMES = 50
 
 _PLAIN: dict[str, set[type]] = {
     "BOOLEAN": {bool, type(None)},
@@ -73,7 +73,7 @@ def find_column(names: Sequence[str], name: str) -> int:
     exact = [i for i, n in enumerate(names) if n == name]
     positions = exact or [i for i, n in enumerate(names) if n.lower() == name.lower()]
     if len(positions) != 1:
-        known = ", ".join(map(repr, names[:MOST_NAMES]))
+        known = ", ".join(map(repr, names[:MAX_NAMES]))
         raise MalformedRequest(f"Column {name!r} must be there once, got it {len(positions)} times among {known}.")
     return positions[0]
 

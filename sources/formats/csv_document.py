@@ -14,7 +14,7 @@ from sources.core.schema import Field, Schema
 from sources.formats.columns import convert_values, find_column
 from sources.formats.decoded import Column, Decoded, assemble
 
-MOST_COLUMNS = 10_000
+MAX_COLUMNS = 10_000
 _NO_DELIMITERS = "\"'\\\r\n"
 
 _WHOLE = re.compile(r"[+-]?\d{1,4000}", re.ASCII)
@@ -33,7 +33,7 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
 
     Raises MalformedRequest when the text cannot be read at all, or lacks a column.
     """
-    text_types = {f"f{number}": pa.string() for number in range(MOST_COLUMNS)}
+    text_types = {f"f{number}": pa.string() for number in range(MAX_COLUMNS)}
     try:
         table = csv.read_csv(
             pa.BufferReader(body if body.endswith(b"\n") else body + b"\n"),  # else a row alone is not read

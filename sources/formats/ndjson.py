@@ -19,7 +19,7 @@ from sources.formats.limits import BODY, Limits
 
 BLOCK_BYTES = 1 << 20
 WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully
-MOST_BRACKETS = 500  # fewer cannot nest deeper than the careful parser goes
+MAX_BRACKETS = 500  # fewer cannot nest deeper than the careful parser goes
 LINES_AT_ONCE = 4096
 CACHED_BYTES = 1 << 18  # what is gone through at a time, so that it stays in the processor's cache
 BLANKS = b" \t\r"
@@ -118,7 +118,7 @@ def _flat_objects(body: bytes) -> int | None:
         breaks += int(np.count_nonzero(is_break[:CACHED_BYTES]))
         begun_lines += int(np.count_nonzero((is_break[:-1] & is_open[1:])[:CACHED_BYTES]))
         brackets += int(np.count_nonzero(block[:CACHED_BYTES] == ord("[")))
-        if brackets > MOST_BRACKETS or _has(block, b"NaN") or _has(block, b"Inf"):
+        if brackets > MAX_BRACKETS or _has(block, b"NaN") or _has(block, b"Inf"):
             return None
     lines = breaks + (not body.endswith(b"\n"))
     return objects if objects == begun_lines == lines else None

@@ -16,8 +16,8 @@ from sources.formats.avro_schema import AvroSchema, read_named, read_schema
 
 ANSWER_SECONDS = 2.0
 ASK_AGAIN_SECONDS = 10.0  # for a schema that was not there
-MOST_MISSING = 10_000
-MOST_REFERENCES = 100
+MAX_MISSING = 10_000
+MAX_REFERENCES = 100
 _KNOWN: dict[tuple[str, int], AvroSchema | str] = {}
 
 
@@ -43,7 +43,7 @@ class SchemaRegistry:
             return _not_there(number)
         answer = self._ask(f"/schemas/ids/{number}")
         if answer is None:
-            if len(self._missing) >= MOST_MISSING:
+            if len(self._missing) >= MAX_MISSING:
                 self._missing = {}
             self._missing[number] = time.monotonic() + ASK_AGAIN_SECONDS
             return _not_there(number)
@@ -68,8 +68,8 @@ class SchemaRegistry:
             if (subject, version) in seen:
                 continue
             seen.add((subject, version))
-            if len(seen) > MOST_REFERENCES:
-                raise NotAllowed(f"An Avro schema must have at most {MOST_REFERENCES} references.")
+            if len(seen) > MAX_REFERENCES:
+                raise NotAllowed(f"An Avro schema must have at most {MAX_REFERENCES} references.")
             referenced = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
             if referenced is None:
                 raise NotAllowed(f"Version {version} of subject {subject!r} must be in the registry; it is not.")

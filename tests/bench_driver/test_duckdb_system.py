@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from bench_driver.mixed_query import Aggregate, MixedQuery
-from bench_driver.peers.duckdb_program import LEAST_ROWS, MOST_ROWS, bound_batch
+from bench_driver.peers.duckdb_program import MAX_ROWS, MIN_ROWS, bound_batch
 from bench_driver.query_generator import generate_queries
 from bench_driver.query_spec import WindowSpec
 from bench_driver.queues.process import QueueProcess
@@ -88,4 +88,4 @@ def test_it_fails_in_words_when_its_queue_is_gone(
 
 
 def test_a_batch_is_bounded_by_the_work_that_it_is() -> None:
-    assert [bound_batch(queries) for queries in (1, 100, 1000, 5000)] == [MOST_ROWS, 2_000_000, 200_000, LEAST_ROWS]
+    assert [bound_batch(queries) for queries in (1, 100, 1000, 5000)] == [MAX_ROWS, 2_000_000, 200_000, MIN_ROWS]

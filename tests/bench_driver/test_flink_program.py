@@ -245,7 +245,7 @@ class Watching:
 def watching(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
     monkeypatch.setattr("bench_driver.peers.flink_watch.LOOK_SECONDS", 0.005)
     monkeypatch.setattr("bench_driver.peers.flink_watch.TAKEN_SECONDS", 0.01)
-    monkeypatch.setattr("bench_driver.peers.flink_watch.MOST_REST_SECONDS", 0.01)
+    monkeypatch.setattr("bench_driver.peers.flink_watch.MAX_REST_SECONDS", 0.01)
     lines: list[dict[str, Any]] = []
     cluster = Cluster()
     watch = Watch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)))

@@ -30,7 +30,7 @@ from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
 from bench_driver.queues.datasets import DATASETS
 from bench_driver.queues.process import QueueProcess
 from bench_driver.systems.spark_system import (
-    LEAST_ROWS_PER_BATCH,
+    MIN_ROWS_PER_BATCH,
     PROBES,
     ROWS_PER_BATCH,
     SparkSystem,
@@ -117,7 +117,7 @@ def test_the_deadline_grows_with_the_queries_up_to_ten_minutes() -> None:
 def test_a_batch_is_bounded_by_what_all_queries_share() -> None:
     assert bound_batch(1) == ROWS_PER_BATCH
     assert bound_batch(20) == ROWS_PER_BATCH // 20
-    assert bound_batch(100_000) == LEAST_ROWS_PER_BATCH
+    assert bound_batch(100_000) == MIN_ROWS_PER_BATCH
 
 
 def test_stopping_what_never_started_is_harmless() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.planning.offsets import Offset
 from engine.planning.recent_times import (
     LAST_TUPLES,
-    MOST_POINTS,
+    MAX_POINTS,
     POINTS_OF_CHUNK,
     keep_last,
     percentile_of,
@@ -70,15 +70,15 @@ def test_many_times_are_summed_up_evenly() -> None:
     rng = np.random.default_rng(7)
     times = rng.permutation(1_000_000)
     whole = sum_up(times)
-    assert len(whole["us"]) == MOST_POINTS
+    assert len(whole["us"]) == MAX_POINTS
     assert sum(whole["tuples"]) == len(times)
     chunks = [sum_up(chunk, points=POINTS_OF_CHUNK) for chunk in np.array_split(times, 8)]
     parts = united([united(chunks[:3]), united(chunks[3:])])
     assert sum(parts["tuples"]) == len(times)
     for percentile in (1, 50, 95, 99.5, 100):
         rank = percentile / 100 * len(times)
-        assert percentile_of([whole], percentile) == pytest.approx(rank, abs=len(times) / MOST_POINTS + 1)
-        assert percentile_of([parts], percentile) == pytest.approx(rank, abs=2.5 * len(times) / MOST_POINTS)
+        assert percentile_of([whole], percentile) == pytest.approx(rank, abs=len(times) / MAX_POINTS + 1)
+        assert percentile_of([parts], percentile) == pytest.approx(rank, abs=2.5 * len(times) / MAX_POINTS)
     assert whole["us"][-1] == parts["us"][-1] == len(times) - 1, "the greatest stays"
 
 

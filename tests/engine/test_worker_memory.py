@@ -76,5 +76,5 @@ def test_a_process_that_takes_more_than_its_limit_gets_a_memory_error_and_so_do_
 def test_half_of_the_memory_is_shared_by_the_cores_but_for_a_least_part() -> None:
     there_is = worker_memory.memory_there_is()
     assert there_is > 0
-    assert worker_memory.default_limit(1) == max(worker_memory.LEAST_MEMORY, there_is // 2)
-    assert worker_memory.default_limit(10**6) == worker_memory.LEAST_MEMORY
+    assert worker_memory.default_limit(1) == max(worker_memory.MIN_MEMORY, there_is // 2)
+    assert worker_memory.default_limit(10**6) == worker_memory.MIN_MEMORY

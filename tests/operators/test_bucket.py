@@ -129,7 +129,7 @@ def test_far_apart_entries_are_those_that_lie_together(seed: int, length: int, b
     live = queries(both)
     rows = random_rows(random.Random(seed), length, 1000)
     dense = buckets_of(live, rows)
-    sparse = buckets_with(live, rows, _ALWAYS_DENSE=0, _DENSE_PER_TUPLE=0, _LEAST_GROUP=0, _MOST_ALONE=0)
+    sparse = buckets_with(live, rows, _ALWAYS_DENSE=0, _DENSE_PER_TUPLE=0, _MIN_GROUP=0, _MAX_ALONE=0)
     assert [contents(bucket) for bucket in sparse] == [contents(bucket) for bucket in dense]
 
 
@@ -137,7 +137,7 @@ FULL_ALWAYS, FULL_NEVER = -1.0, 2.0
 
 
 # with these, counts and sums are packed into 32 bits
-PACKED = {"_ALWAYS_DENSE": 0, "_DENSE_PER_TUPLE": 10**9, "_LEAST_GROUP": 0.0, "_MOST_ALONE": 0}
+PACKED = {"_ALWAYS_DENSE": 0, "_DENSE_PER_TUPLE": 10**9, "_MIN_GROUP": 0.0, "_MAX_ALONE": 0}
 
 
 def mixed_queries(rng: random.Random) -> LiveQueries:
@@ -287,7 +287,7 @@ def test_a_list_of_tuples_adds_up_to_their_groups(seed: int, length: int, both: 
     live = queries(both)
     rows = random_rows(random.Random(seed), length, 1000)
     grouped = buckets_of(live, rows)
-    listed = buckets_with(live, rows, _ALWAYS_DENSE=0, _LEAST_GROUP=np.inf, _MOST_ALONE=0)
+    listed = buckets_with(live, rows, _ALWAYS_DENSE=0, _MIN_GROUP=np.inf, _MAX_ALONE=0)
     assert len(listed) == len(grouped)
     for one_by_one, group in zip(listed, grouped, strict=True):
         assert one_by_one.entries == int(group.component("count(*)").sum())

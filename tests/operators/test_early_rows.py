@@ -253,7 +253,7 @@ def test_every_change_is_told_when_it_is_due(seed: int, tmp_path_factory: pytest
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(test_shared_aggregation, "random_query", random_early_query)
-        patch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+        patch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
         patch.setattr(bucket_store, "INLINE_BYTES", rng.choice([0, 1 << 16]))
         pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
         session = test_shared_aggregation.Session(rng, pipeline)

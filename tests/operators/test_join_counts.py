@@ -88,7 +88,7 @@ def test_rows_counted_in_pairs_are_those_of_each_query(
 
 def test_more_rows_than_can_be_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products that may be beyond 64 bits are not formed."""
-    monkeypatch.setattr(join_counts, "_MOST_ROWS", 100.0)
+    monkeypatch.setattr(join_counts, "_MAX_ROWS", 100.0)
     monkeypatch.setattr(join_counts, "STEPS_PER_KEY", 10**9)
     window = "[RANGE 4 SECONDS]"
     query = plan_select(f"SELECT x.v FROM a {window} x JOIN b {window} y ON x.k = y.k", CATALOG)

@@ -17,7 +17,7 @@ from operators.joins.idp import SubPlan
 from operators.joins.matches.relations import Relation
 from operators.joins.order import (
     BLOCK_SIZE,
-    MOST_EXHAUSTIVE,
+    MAX_EXHAUSTIVE,
     block_size,
     is_counted,
     join_order,
@@ -96,7 +96,7 @@ def orders(relations: list[Relation]) -> Iterator[SubPlan[int]]:
             yield SubPlan(order, total)
 
 
-@pytest.mark.parametrize("count", [MOST_EXHAUSTIVE, 10])
+@pytest.mark.parametrize("count", [MAX_EXHAUSTIVE, 10])
 def test_a_circle_of_many_relations_is_joined_along_it(count: int) -> None:
     rng = np.random.default_rng(count)
     circle = [
@@ -113,7 +113,7 @@ def test_a_circle_of_many_relations_is_joined_along_it(count: int) -> None:
     ("graph", "size"),
     [
         (nx.complete_graph(2), 2),
-        (nx.complete_graph(MOST_EXHAUSTIVE), MOST_EXHAUSTIVE),
+        (nx.complete_graph(MAX_EXHAUSTIVE), MAX_EXHAUSTIVE),
         (nx.cycle_graph(10), 10),
         (nx.circulant_graph(10, [1, 2]), BLOCK_SIZE),
         (nx.complete_graph(10), BLOCK_SIZE),

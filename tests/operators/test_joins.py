@@ -63,16 +63,16 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
         if planned is not None and (not with_ons or (isinstance(planned, Join) and planned.ons)):
             queries[f"q{len(queries)}"] = query
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
         monkeypatch.setattr(tuple_bucket, "WORTH_TAKING", rng.choice([0, 0.8, 2]))
         monkeypatch.setattr(late_rows, "WORTH_REFERRING", rng.choice([0, 1 / 8, 1000]))
-        monkeypatch.setattr(late_rows, "LEAST_REFERRED", rng.choice([0, 3, 2000]))
+        monkeypatch.setattr(late_rows, "MIN_REFERRED", rng.choice([0, 3, 2000]))
         monkeypatch.setattr(bucket_store, "INLINE_BYTES", rng.choice([0, 300, 1 << 16]))
-        monkeypatch.setattr(all_pairs, "MOST_PAIRS", rng.choice([-1, 5, 1000]))
-        monkeypatch.setattr(join_rows, "LEAST_QUERIES", rng.choice([1, 2]))
+        monkeypatch.setattr(all_pairs, "MAX_PAIRS", rng.choice([-1, 5, 1000]))
+        monkeypatch.setattr(join_rows, "MIN_QUERIES", rng.choice([1, 2]))
         monkeypatch.setattr(all_pairs, "WORTH_PICKING", rng.choice([2, 1000]))
         monkeypatch.setattr(join_counts, "STEPS_PER_KEY", rng.choice([0, 4, 1000]))
-        monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
+        monkeypatch.setattr(lookup_join, "MAX_AT_ONCE", rng.choice([1, 3, 1000]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
         run_random_joins(pipeline, rng, queries)
 
@@ -133,7 +133,7 @@ def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:
 
 
 def test_rows_that_are_tested_have_limits_of_their_own(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_conditions, "MOST_FORMED", 1000)
+    monkeypatch.setattr(join_conditions, "MAX_FORMED", 1000)
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1), join_row_limit=100)
     window = "[RANGE 4 SECONDS]"
     source = f"FROM a {window} AS x JOIN b {window} AS y ON x.k = y.k"
@@ -168,7 +168,7 @@ def test_rows_that_are_tested_have_limits_of_their_own(tmp_path: Any, monkeypatc
 def test_a_join_with_too_many_combinations_harms_nobody_else(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, exploding: str
 ) -> None:
-    monkeypatch.setattr(relations, "MOST_COMBINATIONS", 20)
+    monkeypatch.setattr(relations, "MAX_COMBINATIONS", 20)
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1))
     window = "[RANGE 4 SECONDS]"
     many = plan_select(exploding.format(w=window), CATALOG)
@@ -184,7 +184,7 @@ def test_a_join_with_too_many_combinations_harms_nobody_else(
 
 def test_streams_may_be_named_in_any_order(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first two have nothing in common; forming their combinations would be refused."""
-    monkeypatch.setattr(relations, "MOST_COMBINATIONS", 50)
+    monkeypatch.setattr(relations, "MAX_COMBINATIONS", 50)
     w = "[RANGE 4 SECONDS]"
     ends_first = plan_select(f"SELECT x.v FROM a {w} x, c {w} z, b {w} y WHERE x.k = y.k AND y.m = z.m", CATALOG)
     rows = [{"k": i, "m": i, "v": i, "x": 0.0, "s": "", "d": None, "t": 5 * SECOND + i} for i in range(30)]
@@ -306,7 +306,7 @@ def test_alike_queries_share_the_index_of_a_window(tmp_path: Any, monkeypatch: p
         return join_rows.index_window(query, block, start, end, active_from)
 
     monkeypatch.setattr(reading, "index_window", index_window)
-    monkeypatch.setattr(all_pairs, "MOST_PAIRS", -1)
+    monkeypatch.setattr(all_pairs, "MAX_PAIRS", -1)
     w = "[RANGE 4 SECONDS]"
     one = plan_select(f"SELECT x.v FROM a {w} x, b {w} y WHERE x.k = y.k AND y.v < 5", CATALOG)
     same = plan_select(f"SELECT p.k, q.v AS w FROM a {w} p, b {w} q WHERE p.k = q.k AND q.v < 5", CATALOG)

@@ -93,7 +93,7 @@ def test_a_restart_before_every_batch_changes_nothing(seed: int, tmp_path_factor
     folder = tmp_path_factory.mktemp("data")
     lasting = run(Storage(str(folder / "a")), seed, 12)
     storage = Storage(str(folder / "b"))
-    with setting(bucket_store, "INLINE_BYTES", 0), setting(lane, "MOST_ENTRIES", 3):
+    with setting(bucket_store, "INLINE_BYTES", 0), setting(lane, "MAX_ENTRIES", 3):
         restarted = run(storage, seed, 12, lambda _: [Lane(storage), Lane(storage)])
     assert rows_of(restarted) == rows_of(lasting)
 
@@ -107,7 +107,7 @@ def test_workers_that_take_turns_forget_what_others_dropped(
     lasting = run(Storage(str(folder / "a")), seed, 20)
     storage, rng = Storage(str(folder / "b")), random.Random(seed)
     pairs = [[Lane(storage), Lane(storage)] for _ in range(2)]
-    with setting(lane, "MOST_ENTRIES", 3):
+    with setting(lane, "MAX_ENTRIES", 3):
         turns = run(storage, seed, 20, lambda _: rng.choice(pairs))
     assert rows_of(turns) == rows_of(lasting)
 
@@ -117,7 +117,7 @@ def test_workers_that_take_turns_forget_what_others_dropped(
 def test_merging_changes_nothing(seed: int, most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
     apart = run(Storage(str(folder / "a")), seed, 15)
-    with setting(lane, "MOST_ENTRIES", most):
+    with setting(lane, "MAX_ENTRIES", most):
         merged = run(Storage(str(folder / "b")), seed, 15)
     assert rows_of(merged) == rows_of(apart)
 
@@ -130,7 +130,7 @@ def test_merged_entries_do_not_grow_with_the_number_of_batches(tmp_path: Path, d
     wheres = [Call("and", parts, BOOLEAN) for parts in tests]
     created = [(f"q{i}", i, aggregation(w, (K,), Window(10**9, 10**9))) for i, w in enumerate(wheres)]
     sizes = []
-    with setting(lane, "MOST_ENTRIES", 4):
+    with setting(lane, "MAX_ENTRIES", 4):
         for number in range(300):
             rng = random.Random(number)
             rows = [{"k": rng.randint(0, 1), "v": rng.randint(0, 13), "s": "a", "t": number} for _ in range(3)]
@@ -143,7 +143,7 @@ def test_merged_entries_do_not_grow_with_the_number_of_batches(tmp_path: Path, d
 def test_the_constant_number_of_entries_is_kept(tmp_path: Path) -> None:
     pipeline = Pipeline(Storage(str(tmp_path)))
     created = [("q", 0, aggregation(None, (), Window(10**9, 10**9), MEASURES[:1]))]
-    for number in range(lane.MOST_ENTRIES + 3):
+    for number in range(lane.MAX_ENTRIES + 3):
         pipeline.run([{"t": number}], [changelog(1, created)] if number == 0 else [])
     (used,) = [state for state in pipeline.states if state.data]
     assert len(used.data) == 1 + 3, "one merged entry, two after it, and the head"
@@ -202,7 +202,7 @@ def test_files_are_deleted_two_batches_after_they_were_dropped(
 
 def test_a_failed_attempt_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state goes back, the cache of the worker does not."""
-    monkeypatch.setattr(lane, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(lane, "MAX_ENTRIES", 1)
     storage, state = Storage(str(tmp_path)), MemoryState()
     part = Lane(storage)
     row = {"k": 1, "v": 1, "s": "a", "t": 5}

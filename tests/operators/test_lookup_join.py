@@ -68,7 +68,7 @@ def test_tuples_are_joined_as_loops_do(seed: int, tmp_path_factory: pytest.TempP
     keys = tuple((Column(f"m{i}", kind), Column(f"k{i}", kind)) for i, kind in enumerate(kinds))
     lookup = Lookup("t-1", stored(storage, table_of(rows, table_columns)), "t", keys, on, left)
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 5, 1000]))
+    monkeypatch.setattr(lookup_join, "MAX_AT_ONCE", rng.choice([1, 5, 1000]))
     join = LookupJoin([lookup], frozenset({"v", "m0", "t.w"}))
     batch = table_of(tuples, tuple_columns).combine_chunks().to_batches() or [
         pa.RecordBatch.from_pylist([], table_of([], tuple_columns).schema)
@@ -145,7 +145,7 @@ def test_the_most_frequent_key_is_known() -> None:
 
 
 def test_texts_of_a_piece_fit_into_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup_join, "MOST_BYTES", 100)
+    monkeypatch.setattr(lookup_join, "MAX_BYTES", 100)
     storage = Storage(str(tmp_path))
     version = stored(storage, pa.table({"k": [1] * 5, "s": ["x" * 30] * 5}))
     lookup = Lookup("t-1", version, "t", ((Column("k", BIGINT), Column("k", BIGINT)),))

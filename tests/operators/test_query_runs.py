@@ -53,10 +53,10 @@ def test_queries_alone_have_the_rows_that_they_have_in_cells(
         for name, value in path.items():
             patch.setattr(alone_entries, name, value)
         if few_at_once:
-            patch.setattr(alone_windows, "_MOST_ENTRIES", 1)
+            patch.setattr(alone_windows, "_MAX_ENTRIES", 1)
             patch.setattr(alone_windows, "_ALWAYS_DENSE", 0)
             patch.setattr(alone_windows, "_DENSE_PER_ENTRY", 0)
-            patch.setattr(lane, "MOST_ENTRIES", 2)
+            patch.setattr(lane, "MAX_ENTRIES", 2)
         got = rows_of(tmp_path_factory.mktemp("alone"), True, seed)
     assert got == rows_of(tmp_path_factory.mktemp("cells"), False, seed)
 
@@ -84,7 +84,7 @@ def test_what_is_serialized_is_read_back(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_merged_runs_do_not_grow_with_the_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "is_alone", lambda _: True)
-    monkeypatch.setattr(lane, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(lane, "MAX_ENTRIES", 4)
     data, sizes = Pipeline(Storage(str(tmp_path))), []
     created = [(f"q{i}", i, aggregation(compare(V, ">", i), (K,), Window(10**9, 10**9))) for i in range(12)]
     for number in range(400):

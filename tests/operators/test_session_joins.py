@@ -43,7 +43,7 @@ def test_sessions_of_all_inputs_together(seed: int, tmp_path_factory: pytest.Tem
     rng = random.Random(seed)
     pipeline = JoinPipeline(Storage(str(tmp_path_factory.mktemp("data"))), STREAMS, rng)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
         run_random_joins(pipeline, rng, {f"q{number}": random_session_join(rng) for number in range(4)})
     for state in pipeline.states:
@@ -80,7 +80,7 @@ def test_too_many_rows_of_sessions_are_left_out(
     formed_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", formed_at_once)
-    monkeypatch.setattr("operators.joins.session_joins.MOST_FORMED", 99)
+    monkeypatch.setattr("operators.joins.session_joins.MAX_FORMED", 99)
     text = "SELECT x.v FROM a [SESSION 2 SECONDS] x JOIN b [SESSION 2 SECONDS] y ON x.k = y.k WHERE x.v < {}"
     created = [(name, slot, plan_select(text.format(v), CATALOG)) for slot, (name, v) in enumerate(LIMITS.items())]
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(3), join_row_limit=60)

@@ -287,14 +287,14 @@ def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathF
     rng = random.Random(seed)
     pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(tuples_module, "_LEAST_CHUNK", rng.choice([0, 1 << 13]))
+    monkeypatch.setattr(tuples_module, "_MIN_CHUNK", rng.choice([0, 1 << 13]))
     for module in (dense_totals, merging):
         monkeypatch.setattr(module, "FULL", rng.choice([-1.0, 0.5, 2.0]))
-    monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
-    monkeypatch.setattr(space_key, "MOST_BOUNDARIES", rng.choice([1, 64]))
+    monkeypatch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
+    monkeypatch.setattr(space_key, "MAX_BOUNDARIES", rng.choice([1, 64]))
     if rng.random() < 0.3:  # a list of the tuples, however few addresses there are
         monkeypatch.setattr(entries, "_ALWAYS_DENSE", 0)
-        monkeypatch.setattr(entries, "_LEAST_GROUP", math.inf)
+        monkeypatch.setattr(entries, "_MIN_GROUP", math.inf)
     session = Session(rng, pipeline)
     seen: list[tuple[Row, int]] = []
     time = 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import FUNCTIONS, call
-from operators.functions.text_size import _MOST_BYTES, MOST_BYTES, constant_bytes, size_of
+from operators.functions.text_size import _MAX_BYTES, MAX_BYTES, constant_bytes, size_of
 from operators.tuples import Tuples
 from sources.core.errors import TooLarge
 from sources.core.schema import BIGINT, BOOLEAN, INT, VARCHAR
@@ -31,7 +31,7 @@ constants = texts.map(lambda text: Literal(text, VARCHAR))
 @st.composite
 def calls(draw: st.DrawFn) -> Expression:
     """Return a call of a function whose texts may be more than those of its arguments."""
-    name = draw(st.sampled_from(sorted(_MOST_BYTES)))
+    name = draw(st.sampled_from(sorted(_MAX_BYTES)))
     text, other, third = (draw(st.sampled_from([S, T]) | constants) for _ in range(3))
     arguments: dict[str, Sequence[Expression]] = {
         "case": (OK, text, other),
@@ -64,8 +64,8 @@ def test_a_function_makes_no_more_than_is_said(rows: list[tuple[Any, ...]], made
     ]
     if not any(isinstance(argument, pa.Array) for argument in constants_kept):
         constants_kept[0] = arguments[0]
-    most = _MOST_BYTES[made.function](constants_kept, length)
-    assert size_of(evaluate(made, columns, length), length) <= most <= MOST_BYTES
+    most = _MAX_BYTES[made.function](constants_kept, length)
+    assert size_of(evaluate(made, columns, length), length) <= most <= MAX_BYTES
 
 
 def nested(name: str, times: int, *rest: Expression) -> Expression:
@@ -118,4 +118,4 @@ def test_texts_are_as_large_as_what_is_constant_in_them_at_least() -> None:
     assert constant_bytes(call("concat", S, Literal("é", VARCHAR), TEN)) == 12
     assert constant_bytes(call("case", OK, TEN, HUNDRED)) == 100
     assert constant_bytes(call("rpad", S, Literal(30, INT))) == 30
-    assert set(_MOST_BYTES) <= set(FUNCTIONS)
+    assert set(_MAX_BYTES) <= set(FUNCTIONS)

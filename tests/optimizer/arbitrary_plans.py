@@ -19,7 +19,7 @@ from optimizer.statistics import Statistics
 from session.settings import Settings
 from session.upkeep import reoptimization
 
-MOST_GROUPS = 3
+MAX_GROUPS = 3
 
 
 class ArbitrarySplits(SplitPolicy):
@@ -59,7 +59,7 @@ class ArbitraryGroups:
         changes = []
         for name, members in operators.items():
             moved = [member for member in members if self._random.random() < 0.5]
-            groups = {member.id: self._random.randint(UNGROUPED, MOST_GROUPS) for member in moved}
+            groups = {member.id: self._random.randint(UNGROUPED, MAX_GROUPS) for member in moved}
             changes.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", groups))
         self.log.extend(changes)
         return changes

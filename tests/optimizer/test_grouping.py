@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators.predicates.query_set import Bools
 from optimizer.grouping import (
-    MOST_PAIRED,
+    MAX_PAIRED,
     Numbers,
     Sampled,
     Workload,
@@ -131,7 +131,7 @@ def test_few_queries(count: int) -> None:
 
 
 @settings(max_examples=examples(12))
-@given(seed=st.integers(0, 2**32), count=st.integers(1, 2 * MOST_PAIRED), width=st.floats(0.01, 1))
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 2 * MAX_PAIRED), width=st.floats(0.01, 1))
 def test_what_is_taken_is_estimated_to_cost_no_more_than_one_group_or_each_alone(
     seed: int, count: int, width: float
 ) -> None:
@@ -143,7 +143,7 @@ def test_what_is_taken_is_estimated_to_cost_no_more_than_one_group_or_each_alone
     assert sorted(np.unique(groups).tolist()) == list(range(len(np.unique(groups))))
     cost = workload.cost(groups)
     assert cost <= workload.cost(np.zeros(count, dtype=np.int64)) * (1 + 1e-9)
-    if count <= MOST_PAIRED:
+    if count <= MAX_PAIRED:
         assert cost <= workload.cost(np.arange(count)) * (1 + 1e-9)
     newcomers = np.flatnonzero(rng.random(count) < 0.3)
     placed = place_queries(workload, groups, newcomers)

@@ -14,7 +14,7 @@ from operators.kinds import kind_of, operator_of
 from operators.queries import Aggregation, Query
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
-from optimizer.plan import LEAST_ALIKE, MAX_SIMPLE, Plan
+from optimizer.plan import MAX_SIMPLE, MIN_ALIKE, Plan
 from sources.core.errors import BraidError
 from sources.core.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
@@ -148,12 +148,12 @@ def test_queries_share_cells_where_enough_test_the_same_columns() -> None:
     first = {f"q-{n}": on("price", "weight", value=n) for n in range(3)}
     assert plan.alone_among(first.items()) == set(), "an operator's first cells are shared, however few have them"
     plan.change(first.items())
-    others = {f"r-{n}": on("size", "weight", value=n) for n in range(LEAST_ALIKE)}
+    others = {f"r-{n}": on("size", "weight", value=n) for n in range(MIN_ALIKE)}
     few = dict(list(others.items())[:-1])
     assert plan.alone_among(few.items()) == set(few)
     assert plan.alone_among(others.items()) == set()
     plan.change(few.items(), alone=set(few))
-    last = {f"r-{LEAST_ALIKE - 1}": on("size", "weight", value=99)}
+    last = {f"r-{MIN_ALIKE - 1}": on("size", "weight", value=99)}
     assert plan.alone_among(last.items()) == set(), "queries that are alone count among those that are alike"
     assert plan.explain(others["r-0"], {"s-1": "s"}, "r-0")["evaluation"]["form"] == "alone"
     assert plan.explain(first["q-0"], {"s-1": "s"}, "q-0")["evaluation"]["form"] == "query-set groups"

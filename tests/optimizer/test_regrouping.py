@@ -19,7 +19,7 @@ from optimizer.grouping import Numbers, Workload, group_queries
 from optimizer.plan_changes import Member, PlanChange
 from optimizer.regrouping import Regrouping
 from optimizer.statistics import SAMPLE_KEPT, Statistics
-from optimizer.workloads import LEAST_SAMPLE
+from optimizer.workloads import MIN_SAMPLE
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 
@@ -289,7 +289,7 @@ def test_a_sample_must_be_large_enough() -> None:
     world.pass_seconds(0)
     batch = world.statistics.sample(INPUT, {"v", "m"})
     assert batch is not None
-    assert batch.length < LEAST_SAMPLE
+    assert batch.length < MIN_SAMPLE
     assert world.look_after(0) is None
 
 

@@ -68,7 +68,7 @@ CHANGELOGS = (
     "EMIT STREAM AFTER DELAY INTERVAL '0.2' SECOND AND AFTER WATERMARK",
 )
 HOUR = 3600 * SECOND
-MOST_WINDOWS_OF_A_TUPLE = 8
+MAX_WINDOWS_OF_A_TUPLE = 8
 
 
 @st.composite
@@ -91,7 +91,7 @@ def windows(draw: st.DrawFn) -> Window:
     if draw(st.booleans()):
         size = slide
     else:
-        size = draw(st.integers(slide, min(slide * MOST_WINDOWS_OF_A_TUPLE, 2 * slide + 10)))
+        size = draw(st.integers(slide, min(slide * MAX_WINDOWS_OF_A_TUPLE, 2 * slide + 10)))
     offset = 0
     if form != "bracket" and draw(st.integers(0, 2)) == 0:
         offset = draw(st.integers(1, slide * 2 - 1)) * SECOND // 2

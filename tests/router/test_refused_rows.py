@@ -217,11 +217,11 @@ def test_letters_above_the_bounds_go_the_oldest_of_the_query_that_has_most_first
     for seq in range(1, 11):
         keep(ids[0], seq)
     keep(ids[1], 1)
-    monkeypatch.setattr(refused_rows, "MOST_ROWS", 4)
+    monkeypatch.setattr(refused_rows, "MAX_ROWS", 4)
     rows.trim([part_of("q-1")], lambda: 1)
     assert [letters(world, query_id) for query_id in ids] == [[8, 9, 10], [1]]
     sizes: Any = dict(world.storage.sizes(f"{refused_rows.FOLDER}/{part_of('q-1'):02d}"))
-    monkeypatch.setattr(refused_rows, "MOST_BYTES", sum(sizes.values()) - 1)
+    monkeypatch.setattr(refused_rows, "MAX_BYTES", sum(sizes.values()) - 1)
     rows.trim([part_of("q-1")], lambda: 1)
     assert [letters(world, query_id) for query_id in ids] == [[9, 10], [1]]
     assert rows.end(ids[0]) == Position(10, 1)

@@ -57,7 +57,7 @@ def test_any_range_of_any_format_reads_the_same_in_the_order_of_time_then_name(f
 def test_what_was_discovered_outlives_a_restart_and_is_not_read_again(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_index, "MOST_FILES", 3)
+    monkeypatch.setattr(file_index, "MAX_FILES", 3)
     for number in range(8):
         files.put(f"{number}.json", line(number), number)
     planner = files.planner()

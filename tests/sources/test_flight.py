@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from sources.connectors.flight import ANSWER_SECONDS, MOST_ROWS, FlightConnector
+from sources.connectors.flight import ANSWER_SECONDS, MAX_ROWS, FlightConnector
 from sources.connectors.offset_watch import ASK_EVERY_SECONDS, STALL_SECONDS
 from sources.connectors.registry import open_connector, validate_definition
 from sources.core.errors import CorruptData, Gone, NotAllowed, NotReady
@@ -102,9 +102,9 @@ def test_a_range_gives_its_tuples_in_order_and_again_the_same() -> None:
 
 
 def test_large_batches_come_in_chunks() -> None:
-    table = pa.table({"time": pa.array(range(MOST_ROWS + 5), pa.timestamp("us"))})
-    with connected(Script({"0": (0, table)}, batch_rows=2 * MOST_ROWS), schema_of()) as stream:
-        assert [c.tuples.num_rows for c in stream.read("0", 0, MOST_ROWS + 5)] == [MOST_ROWS, 5]
+    table = pa.table({"time": pa.array(range(MAX_ROWS + 5), pa.timestamp("us"))})
+    with connected(Script({"0": (0, table)}, batch_rows=2 * MAX_ROWS), schema_of()) as stream:
+        assert [c.tuples.num_rows for c in stream.read("0", 0, MAX_ROWS + 5)] == [MAX_ROWS, 5]
 
 
 @pytest.mark.parametrize(

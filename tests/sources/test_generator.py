@@ -17,7 +17,7 @@ from sources.connectors.generator import (
     BLOCK_TUPLES,
     DATASETS,
     DISTRIBUTIONS,
-    MOST_RATE,
+    MAX_RATE,
     GeneratorConnector,
     validate_options,
 )
@@ -46,15 +46,15 @@ def times(generator: GeneratorConnector, start: int, end: int) -> list[int]:
     return [us or 0 for us in table(generator, start, end)["time"].cast(pa.int64()).to_pylist()]
 
 
-@given(st.integers(1, MOST_RATE), st.integers(0, TWO_CENTURIES), st.integers(0, 10**7), st.integers(1, 50))
-@example(MOST_RATE, TWO_CENTURIES, 10**7, 50)
+@given(st.integers(1, MAX_RATE), st.integers(0, TWO_CENTURIES), st.integers(0, 10**7), st.integers(1, 50))
+@example(MAX_RATE, TWO_CENTURIES, 10**7, 50)
 def test_event_times_follow_from_offset_and_rate(rate: int, seconds: int, further: int, count: int) -> None:
     start = rate * seconds + further
     expected = [CREATED_US + i * 10**6 // rate for i in range(start, start + count)]
     assert times(connector(rate=str(rate)), start, start + count) == expected
 
 
-@given(st.integers(1, MOST_RATE), st.integers(0, 10**12))
+@given(st.integers(1, MAX_RATE), st.integers(0, 10**12))
 def test_what_is_available_has_happened_and_the_next_has_not(rate: int, elapsed: int) -> None:
     generator = connector(rate=str(rate))
     end = generator.available(CREATED_US + elapsed)["0"].end

@@ -11,7 +11,7 @@ from sources.connectors.connector import Extent
 from sources.connectors.offset_watch import QUIET_SECONDS, OffsetWatch
 
 EVERY_SECONDS = 0.01
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 
 
 class Clock:
@@ -53,7 +53,7 @@ def pauses(watch: OffsetWatch, server: Server, clock: Clock, count: int) -> list
     """Call again and again until the server was asked ``count`` times more; return what lay between."""
     asked = len(server.asked_at)
     while len(server.asked_at) < asked + count:
-        assert clock.seconds < MOST_SECONDS, "the server must be asked"
+        assert clock.seconds < MAX_SECONDS, "the server must be asked"
         watch.extents()
         clock.seconds += EVERY_SECONDS / 4
     times = server.asked_at[max(asked - 1, 0) :]

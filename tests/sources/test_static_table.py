@@ -190,7 +190,7 @@ def test_parquet_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch
     long = {f.name: pa.array(["x" * 200_000] if f.type == VARCHAR else [None], f.type.arrow) for f in SCHEMA.fields}
     pq.write_table(pa.table(long), path)
     assert len(rows_of(table(path, "parquet"))) == 1
-    monkeypatch.setattr(static_table, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(static_table, "MAX_BYTES", 100_000)
     assert path.stat().st_size < 100_000
     with pytest.raises(NotAllowed, match="unpack to at most"):
         TableReader().read(table(path, "parquet"))

@@ -15,7 +15,7 @@ from operators.arrays import Places
 from operators.joins.matches.pairs import Pairs
 from operators.predicates.query_set import Bools
 
-MOST_PAIRS = 4_000_000
+MAX_PAIRS = 4_000_000
 """So many are kept of a window at most, 8 bytes each."""
 WORTH_PICKING = 2
 """Passing so many pairs takes less time than passing a tuple to find its pairs."""
@@ -46,7 +46,7 @@ class AllPairs:
     @property
     def is_worth(self) -> bool:
         """Whether queries should pick theirs, instead of passing all tuples to find them."""
-        return self.total <= min(MOST_PAIRS, WORTH_PICKING * self._pairs.rows)
+        return self.total <= min(MAX_PAIRS, WORTH_PICKING * self._pairs.rows)
 
 
 class PickedPairs:

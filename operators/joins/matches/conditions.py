@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operators.joins.matches.block import JoinBlock
 from operators.joins.matches.counts import count_alone
 from operators.joins.matches.firing import JoinedWindow
-from operators.joins.matches.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
+from operators.joins.matches.formed_rows import MAX_FORMED, EvaluationFailed, rows_or_groups
 from operators.joins.matches.groups import fired_windows
 from operators.joins.matches.late_rows import joined_rows
 from operators.joins.matches.partners import Places, pieces
@@ -41,9 +41,9 @@ def fire_tested(
     tables = []
     for window in windows:
         live = window.parts[0].live
-        if window.joined.total > MOST_FORMED:
+        if window.joined.total > MAX_FORMED:
             failures[live.id] = (
-                f"A window is left out: more than {MOST_FORMED} of its rows in one lane would have to be tested."
+                f"A window is left out: more than {MAX_FORMED} of its rows in one lane would have to be tested."
                 " Join by more columns, or make the window shorter."
             )
             continue

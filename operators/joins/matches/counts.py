@@ -33,10 +33,10 @@ from operators.state.components import COUNT_NAME
 STEPS_PER_KEY = 4
 """So many pairs of entries take as long as a key of a query that is counted by itself."""
 
-_MOST_CELLS = 1 << 24
-_MOST_ROWS = 2.0**62
+_MAX_CELLS = 1 << 24
+_MAX_ROWS = 2.0**62
 # so many numbers of (queries, cells) at once
-_MOST_AT_ONCE = 1 << 22
+_MAX_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -261,9 +261,9 @@ def _count_pairs(left: _Entries, right: _Entries, most_steps: int, has_pairs: Bo
     Codes with pairs are marked in ``has_pairs``, shape (codes,).
     """
     ordered = _Ordered.of(right, len(has_pairs))
-    if ordered.steps(left) > most_steps or left.cells * right.cells > _MOST_CELLS:
+    if ordered.steps(left) > most_steps or left.cells * right.cells > _MAX_CELLS:
         return None
-    if float(left.number.sum()) * float(right.number.sum()) > _MOST_ROWS:
+    if float(left.number.sum()) * float(right.number.sum()) > _MAX_ROWS:
         return None
     by_cells = np.zeros((left.cells, right.cells), dtype=np.int64)
     kernels.count_pairs(
@@ -276,7 +276,7 @@ def _rows(by_cells: npt.NDArray[np.int64], left: CellRuns, right: CellRuns) -> n
     """Return how many rows there are in each query's cells on the left and on the right."""
     reduced = RangeReduction(by_cells, "sum")
     counts = []
-    at_once = max(1, _MOST_AT_ONCE // by_cells.shape[1])
+    at_once = max(1, _MAX_AT_ONCE // by_cells.shape[1])
     for first in range(0, left.queries, at_once):
         chunk = np.arange(first, min(first + at_once, left.queries))
         left_sums = reduced.over(left.take(chunk))

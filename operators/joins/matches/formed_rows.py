@@ -20,7 +20,7 @@ from operators.windowing.fired_rows import apply_having
 from operators.windowing.window_rows import SLOT
 from sources.core.columns import one_array
 
-MOST_FORMED = 10_000_000
+MAX_FORMED = 10_000_000
 """How many rows are formed and tested at most, of a window or of all sessions that end together, in one lane."""
 FORMED_AT_ONCE = 500_000
 

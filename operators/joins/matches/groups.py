@@ -16,7 +16,7 @@ from operators.joins.parts import input_of, join_of, measure_of_input
 from operators.kernels import double_double
 from operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from operators.state import components
-from operators.state.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MOST_LIMBS, Component
+from operators.state.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MAX_LIMBS, Component
 from operators.state.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals
 from operators.state.totals import empty, merge_into
 from operators.windowing.fired_rows import Fired, apply_having
@@ -175,6 +175,6 @@ def _decimal_sums(limbs: list[Numbers], repeats: Numbers, at: Places, count: int
     for group, weight, *parts in zip(at.tolist(), repeats.tolist(), *(limb.tolist() for limb in limbs), strict=True):
         totals[group] += weight * sum(part << (LIMB_BITS * place) for place, part in enumerate(parts))
     mask = 2**LIMB_BITS - 1
-    lower = [[total >> (LIMB_BITS * place) & mask for total in totals] for place in range(MOST_LIMBS - 1)]
-    last = [max(-_FAR, min(_FAR, total >> (LIMB_BITS * (MOST_LIMBS - 1)))) for total in totals]
+    lower = [[total >> (LIMB_BITS * place) & mask for total in totals] for place in range(MAX_LIMBS - 1)]
+    last = [max(-_FAR, min(_FAR, total >> (LIMB_BITS * (MAX_LIMBS - 1)))) for total in totals]
     return [np.array(limb, dtype=np.int64) for limb in (*lower, last)]

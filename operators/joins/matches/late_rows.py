@@ -18,7 +18,7 @@ from operators.state.tuple_bucket import TupleBucket, between
 
 WORTH_REFERRING = 1 / 8
 """A block refers to a file of whose tuples in its lane it has at least this share; else it holds what it has."""
-LEAST_REFERRED = 2000
+MIN_REFERRED = 2000
 """Fewer tuples of a file are held in any case: a link costs about as much as these."""
 
 
@@ -86,7 +86,7 @@ def _block_input(counted: CountedJoins, number: int, tuples: Mapping[str, Sequen
             rows, of_keys, index.rows, bucket.key, place_of, is_wanted, bucket.file.times, first, last
         )
         if count:
-            refers = bucket.file.path != "" and count >= max(LEAST_REFERRED, WORTH_REFERRING * index.share)
+            refers = bucket.file.path != "" and count >= max(MIN_REFERRED, WORTH_REFERRING * index.share)
             pieces.append(Piece(bucket.file, rows[:count], refers))
             places.append(of_keys[:count])
     key_places = np.concatenate(places)

@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 NO_ROW = -1
 MANY = 1 << 36
 """Where counting ends: a number of joined rows that is this or more is not told apart from others."""
-MOST_COMBINATIONS = 4_000_000
+MAX_COMBINATIONS = 4_000_000
 """How many combinations are formed at once: each takes a few times 8 bytes a relation."""
 
 
@@ -37,11 +37,11 @@ _SPARSE = 8
 
 
 class TooManyCombinations(Exception):
-    """More than :data:`MOST_COMBINATIONS` would have to be formed; the message says how many."""
+    """More than :data:`MAX_COMBINATIONS` would have to be formed; the message says how many."""
 
     def __init__(self, count: int) -> None:
         number = f"more than {MANY}" if count >= MANY else str(count)
-        super().__init__(f"{number} combinations of keys, and at most {MOST_COMBINATIONS} are formed")
+        super().__init__(f"{number} combinations of keys, and at most {MAX_COMBINATIONS} are formed")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class JoinResult:
             return self._as_given(self._formed)
         ones = [np.ones(relation.rows, dtype=np.int64) for relation in self._given]
         unweighted = JoinResult(self._given, ones, self._is_reordered)
-        if unweighted.total > MOST_COMBINATIONS:
+        if unweighted.total > MAX_COMBINATIONS:
             raise TooManyCombinations(unweighted.total)
         return unweighted.page(0, unweighted.total)
 
@@ -249,7 +249,7 @@ class JoinResult:
             left, right = _codes(self._relations, number, self._pairs[number], dict(enumerate(joined)), 0)
             matches = Matches(left, right)
             counts = self._relations[number].continuations(matches.counts)
-            if (total := int(counts.sum())) > MOST_COMBINATIONS:
+            if (total := int(counts.sum())) > MAX_COMBINATIONS:
                 raise TooManyCombinations(total)
             combination = np.repeat(np.arange(len(left)), counts)
             joined = [rows[combination] for rows in joined]

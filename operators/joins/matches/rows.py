@@ -30,7 +30,7 @@ from sources.core.columns import one_array
 
 ActiveFrom = Mapping[str, int | None]
 
-LEAST_QUERIES = 2
+MIN_QUERIES = 2
 """All pairs of a window are found where so many queries have rows of it."""
 _EVERYTHING: Bools = np.empty(0, dtype=np.bool_)
 
@@ -127,7 +127,7 @@ def may_pick(query: Join, block: JoinBlock, start: int, end: int, active_from: A
     after = [active_from.get(join_input.stream) for join_input in query.inputs]
     is_whole = all(clock is None or clock < start for clock in after)
     is_inner = block.is_of_pairs and not query.inputs[1].outer_of
-    return is_whole and is_inner and block.queries_of(start, end) >= LEAST_QUERIES
+    return is_whole and is_inner and block.queries_of(start, end) >= MIN_QUERIES
 
 
 def all_pairs(block: JoinBlock, start: int, end: int) -> AllPairs:

@@ -128,7 +128,7 @@ _INSTEAD = {
     "convert": "Write CAST(… AS type).",
 }
 # below it, names have only a few letters in common, such as DECODE and SECOND
-_LEAST_SIMILARITY = 0.75
+_MIN_SIMILARITY = 0.75
 
 
 def shown_aggregate(name: str) -> str:
@@ -142,6 +142,6 @@ def unknown_function(name: str) -> str:
     if lower in _INSTEAD:
         return f"{name.upper()} is not supported. {_INSTEAD[lower]}"
     known = [*FUNCTION_NAMES, *AGGREGATES, "position", "extract"]
-    close = difflib.get_close_matches(lower, known, n=1, cutoff=_LEAST_SIMILARITY)
+    close = difflib.get_close_matches(lower, known, n=1, cutoff=_MIN_SIMILARITY)
     hint = f" Did you mean {close[0].upper()}?" if close else f" There are {', '.join(sorted(known))}."
     return f"The function {name} does not exist.{hint}"

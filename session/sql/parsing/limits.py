@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.expressions import Call, Expression, Literal
-from operators.functions.formats import MOST_PER_CHARACTER
+from operators.functions.formats import MAX_PER_CHARACTER
 from operators.functions.text import LONGEST_PADDED
 from session.sql.parsing.tokens import SqlText
 
@@ -67,7 +67,7 @@ def _growth(call: Call, growths: list[int]) -> int:
         times = max(count.value, 1) if isinstance(count, Literal) and type(count.value) is int else LONGEST_PADDED
         return max(growths[0], min(growths[0] * times, LONGEST_PADDED))
     if call.function in ("date_format", "strftime"):
-        return max(*growths, MOST_PER_CHARACTER * len(str(call.arguments[1])))
+        return max(*growths, MAX_PER_CHARACTER * len(str(call.arguments[1])))
     if call.function in ("md5", "sha256"):
         return max(*growths, _LONGEST_DIGEST)
     if call.function == "regexp_replace":  # a pattern may match before each character, or each character

@@ -4,7 +4,7 @@ Invariants:
 
 - Files are only ever added, at the end, and are durable before the offsets of their records are told to anybody: a
   replayed batch finds what it read.
-- A record log holds them, about MOST_FILES to a record. The last record is written anew, with more, until it is full,
+- A record log holds them, about MAX_FILES to a record. The last record is written anew, with more, until it is full,
   so that there are few of them; readers see it as it was or as it is.
 - One process at a time adds: it holds a lock on a file beside them, where the storage is local. Any number read.
 """
@@ -24,8 +24,8 @@ from sources.core.errors import NotReady
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
 
-MOST_FILES = 500
-MOST_MARKS = 20_000
+MAX_FILES = 500
+MAX_MARKS = 20_000
 
 
 @dataclass(frozen=True)
@@ -135,4 +135,4 @@ class FileIndex:
 
 
 def _is_full(files: Sequence[IndexedFile]) -> bool:
-    return len(files) >= MOST_FILES or sum(len(file.marks) + len(file.times) for file in files) >= MOST_MARKS
+    return len(files) >= MAX_FILES or sum(len(file.marks) + len(file.times) for file in files) >= MAX_MARKS

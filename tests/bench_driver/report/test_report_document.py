@@ -11,7 +11,7 @@ import pytest
 
 from bench_driver.report.document import (
     FILE_NAME,
-    MOST_POINTS,
+    MAX_POINTS,
     Document,
     ReportError,
     read_document,
@@ -135,4 +135,4 @@ def test_thinned_latency_is_the_median_below_the_maximum() -> None:
 
 def test_a_row_keeps_few_points(document: Document) -> None:
     document.add_row(made_up_row("braid", "astream-sc1", 20))
-    assert max(map(len, document.content["results"][0]["series"].values())) == MOST_POINTS
+    assert max(map(len, document.content["results"][0]["series"].values())) == MAX_POINTS

@@ -79,9 +79,9 @@ def test_memory_is_bounded_by_bytes(log: RecordLog) -> None:
 
 def test_a_page_is_bounded_and_never_empty_before_the_end(log: RecordLog, monkeypatch: pytest.MonkeyPatch) -> None:
     history = ChangelogHistory(log)
-    monkeypatch.setattr(changelog_history, "MOST_CHANGELOGS", 7)
+    monkeypatch.setattr(changelog_history, "MAX_CHANGELOGS", 7)
     assert epochs(history, 0) == list(range(1, 8))
-    monkeypatch.setattr(changelog_history, "MOST_BYTES", 1)
+    monkeypatch.setattr(changelog_history, "MAX_BYTES", 1)
     assert epochs(history, 3) == [4]
 
 

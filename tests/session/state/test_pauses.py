@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from operators.live_queries import LiveQueries
 from router.batch_index import BatchIndex
 from router.result_reader import ResultReader
-from session.commands.queries import MOST_DEPLOYMENTS
+from session.commands.queries import MAX_DEPLOYMENTS
 from session.commands.query_requests import Replacement
 from session.log.snapshot import PATH
 from session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
@@ -407,8 +407,8 @@ def test_a_paused_query_counts_and_keeps_its_stream_and_rows_of_tables(open_driv
 
 
 def test_a_query_is_deployed_so_often_and_no_oftener(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_DEPLOYMENTS > 100
-    monkeypatch.setattr("session.commands.queries.MOST_DEPLOYMENTS", 2)
+    assert MAX_DEPLOYMENTS > 100
+    monkeypatch.setattr("session.commands.queries.MAX_DEPLOYMENTS", 2)
     (query,) = driver.run(CHEAP)
     for _ in range(2):
         pause(driver, query)

@@ -29,7 +29,7 @@ from sources.core.schema import (
     StreamSchema,
 )
 from sources.formats import Decoded, decode
-from sources.formats.arrow_metadata import MOST_BATCHES
+from sources.formats.arrow_metadata import MAX_BATCHES
 from sources.formats.arrow_stream import ROWS_AT_ONCE
 from sources.formats.coercion import UnfitError, coerce
 from sources.formats.limits import BODY, Limits
@@ -333,9 +333,9 @@ def test_a_stream_of_very_many_batches_is_refused() -> None:
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"s": pa.array([], pa.string())})
     with pa.ipc.new_stream(sink, batch.schema) as writer:
-        for _ in range(MOST_BATCHES + 1):
+        for _ in range(MAX_BATCHES + 1):
             writer.write_batch(batch)
-    with pytest.raises(TooLarge, match=f"at most {MOST_BATCHES} batches"):
+    with pytest.raises(TooLarge, match=f"at most {MAX_BATCHES} batches"):
         decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA)
 
 
