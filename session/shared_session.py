@@ -23,6 +23,7 @@ from typing import Any
 from engine.job_files import BATCHES, PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
 from operators.lookup.lookup_join import read_rows
+from operators.lookup.lookups import rows_at_first
 from optimizer.statistics import Statistics
 from session.commands.plans import Plans
 from session.commands.queries import Queries, deletion
@@ -352,4 +353,6 @@ class SharedSession:
 
     def _files_needed(self) -> set[str]:
         with self._lock:
-            return files_needed(self._state)
+            pending = (table for table in self._state.catalog.tables() if table.refreshed < table.refreshes)
+            newest = {rows_at_first(table.newest) for table in pending if table.newest is not None}
+            return files_needed(self._state) | newest  # the next query may get that version

@@ -449,6 +449,18 @@ def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
     assert driver.storage.names("tables") == [version_path(versions[1]).partition("/")[2]]
 
 
+def test_rows_that_the_next_query_may_be_named_by_stay_while_a_refresh_is_pending(driver: Driver) -> None:
+    driver.session.tables.create(TABLE.format(driver.write_table(0)))
+    (query,) = driver.create(LOOKUP.format("purchases"))
+    driver.session.queries.delete(query)
+    driver.write_table(2)
+    driver.session.tables.refresh("packs")
+    driver.session.write_snapshot()
+    driver.table_rows[driver.create(LOOKUP.format("purchases"))[0]] = 2
+    driver.crash()
+    check_tables(driver)
+
+
 def test_a_query_whose_table_cannot_be_kept_is_refused(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.session.tables.create(TABLE.format(driver.write_table(1)))
     before = driver.observed()
