@@ -5,9 +5,9 @@ with the next one, two batches later; planned just after its end, the batch that
 of different queries mostly end together, at whole seconds or minutes, and batches then do best to begin there. The
 price is that what ended before waits a little longer.
 
-A batch that fires nothing gives nobody a row. It is worth its record, files and tasks only if it leaves the batch after
-the next windows end less to read. So it begins as late as it may to be over by then, and not at all where there is
-little to read.
+A batch that fires nothing gives nobody a row. It is worth its record, files and tasks only if the batch that fires the
+next windows has less to read because of it. So it begins just early enough to be over when these windows end. Where
+there is little to read it does not run at all.
 
 Small batches take less time than is worth a batch record and a few files each, so they begin some time after one
 another.
@@ -39,11 +39,11 @@ _TOGETHER_US = 5_000
 # tuples come in chunks: how long to wait for the next one after the longest delay, in parts of what delays differ by,
 # and at least (µs)
 _CHUNK_WAIT, _MIN_CHUNK_WAIT_US = 0.25, 5_000
-# nobody waits for a batch for longer, be it only to see tuples counted (µs)
+# where tuples come, batches begin at most this long after one another, so that counts of tuples stay fresh (µs)
 _MAX_APART_US = 1_000_000
-# a batch is planned to be over so many times its duration later
+# a batch that fires nothing begins this many of the longest recent durations before the next windows end
 _MARGIN = 1.25
-# little to read takes so much of what a batch takes besides
+# there is little to read where that takes at most this part of the rest of a batch
 _LITTLE = 0.2
 
 
@@ -181,7 +181,8 @@ class BatchStart:
         The batch before was planned at ``before_us``. A batch takes about as long as those before it, and longer by as
         much as it waits: rows of windows that ended already come later by twice the wait. Windows that end next have
         their rows a batch earlier, less twice the wait. The batch waits where that gain is the greater one, and never
-        for long: batches that take long would only get longer.
+        for long: batches that take long would only get longer. Where no window ended, nobody's rows wait for the batch,
+        and it begins as late as the module says.
         """
         if 0 <= now_us - before_us < self.apart_us:
             return True
