@@ -20,13 +20,15 @@ _NARROW = (np.uint8, np.uint16, np.uint32)
 def narrow(table: pa.Table) -> pa.Table:
     """Return the table with columns of whole numbers and of times without NULL as distances from their least value."""
     lows: dict[str, int] = {}
-    columns, types = [], []
+    columns: list[pa.Array | pa.ChunkedArray] = []
+    types = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        array = one_array(column)
-        columns.append(array)
-        types.append(array.type)
-        numbers = plain_numbers(array)
-        if numbers is None or numbers.dtype.kind != "i" or not len(numbers):
+        columns.append(column)
+        types.append(column.type)
+        if not len(column) or pa.types.is_floating(column.type):
+            continue
+        numbers = plain_numbers(one_array(column)) if pa.types.is_primitive(column.type) else None
+        if numbers is None:
             continue
         low, high = int(numbers.min()), int(numbers.max())
         kind = next((kind for kind in _NARROW if high - low <= np.iinfo(kind).max), None)

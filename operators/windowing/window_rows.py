@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from operators.query_parts import WINDOW_END, WINDOW_START
+from operators.state.narrowing import narrow, widen
 from sources.core.columns import one_array
 
 SLOT = "_slot"
@@ -91,20 +94,25 @@ class WindowRows:
         columns = dict(zip((SLOT, WINDOW_START, WINDOW_END), (pa.array(slot), *bounds), strict=True))
         # a table without columns would forget its length
         tables = [
-            table if table.num_columns else pa.table({_TABLE: pa.nulls(length)})
+            widen(table) if table.num_columns else pa.table({_TABLE: pa.nulls(length)})
             for table, length in zip(self.tables, self._lengths, strict=True)
         ]
         values = pa.concat_tables(tables, promote_options="default")
         return pa.table(columns | {name: values.column(name) for name in values.column_names if name != _TABLE})
 
     def of_slot(self, slot: int) -> WindowRows:
-        """Return the rows of one slot, by end and start of their window; nothing is copied."""
+        """Return the rows of one slot, by end and start of their window."""
         first, after = np.searchsorted(self.slot[self._order], [slot, slot + 1]).tolist()
         runs = self._order[first:after]
         places = zip(self.of[runs].tolist(), self._begins[runs].tolist(), self.count[runs].tolist(), strict=True)
-        slices = [self.tables[table].slice(begin, count) for table, begin, count in places]
+        tables: list[pa.Table] = []
+        of: list[int] = []
+        for table, in_table in groupby(places, itemgetter(0)):
+            slices = [self.tables[table].slice(begin, count) for _, begin, count in in_table]
+            of += [len(tables)] * len(slices)
+            tables.append(widen(pa.concat_tables(slices)))
         columns_of_runs = (column[runs] for column in (self.slot, self.start, self.end, self.count))
-        return WindowRows(slices or [pa.table({})], np.arange(len(runs)), *columns_of_runs)
+        return WindowRows(tables or [pa.table({})], np.array(of, dtype=np.int64), *columns_of_runs)
 
     def windows(self, slots: Sequence[int]) -> list[int]:
         """Return for each of the slots in how many different windows it has rows."""
@@ -145,15 +153,15 @@ class WindowRows:
         return before - np.repeat(before[first], np.diff([*first, len(before)]))
 
     def write(self, file: pa.NativeFile) -> None:
-        """Write them as Arrow IPC streams after each other: the runs, each table."""
+        """Write them as Arrow IPC streams after each other: the runs, each table, in few bytes."""
         runs = pa.table({SLOT: self.slot, _START: self.start, _END: self.end, _COUNT: self.count, _TABLE: self.of})
-        for table in (runs, *self.tables):
+        for table in (runs, *map(narrow, self.tables)):
             with pa.ipc.new_stream(file, table.schema) as writer:
                 writer.write_table(table)
 
     @classmethod
     def read(cls, data: bytes | pa.Buffer) -> WindowRows:
-        """Read what :meth:`write` wrote; numbers are not copied."""
+        """Read what :meth:`write` wrote: numbers are not copied, and stay narrow until asked for."""
         source = pa.BufferReader(data)
         runs = pa.ipc.open_stream(source).read_all()
         of, *numbers = (np.asarray(one_array(runs.column(name))) for name in (_TABLE, SLOT, _START, _END, _COUNT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,3 +90,15 @@ def test_a_slots_rows_come_by_their_window(runs: Runs, slot: int) -> None:
     slot_rows = [row for row in table.to_pylist() if row[SLOT] == slot]
     expected = sorted(slot_rows, key=lambda row: (row[WINDOW_END], row[WINDOW_START], row["n"]))
     assert WindowRows.of_table(table).of_slot(slot).table().to_pylist() == expected
+
+
+def test_numbers_are_written_in_as_few_bytes_as_they_need() -> None:
+    numbers = pa.table({"n": pa.chunked_array([list(range(1000, 1100)), list(range(1200, 1256))] * 10)})
+    (count,) = numbers.shape[:1]
+    rows = WindowRows.of_one_table(numbers, *(np.array([number]) for number in (3, 0, 5, count)))
+    sink = pa.BufferOutputStream()
+    rows.write(sink)
+    overhead = pa.BufferOutputStream()
+    WindowRows.of_one_table(numbers.slice(0, 0), *(np.array([number]) for number in (3, 0, 5, 0))).write(overhead)
+    assert len(sink.getvalue()) - len(overhead.getvalue()) < 2 * count
+    assert WindowRows.read(sink.getvalue()).of_slot(3).table().column("n").equals(numbers.column("n"))
