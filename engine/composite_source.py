@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 TUPLES_WORTH_A_TASK = 20_000
 
+# Spark's question takes a millisecond of both processes, so while there is nothing to do the answer waits
+_ANSWER_SECONDS, _LOOK_SECONDS = 0.25, 0.025
+
 _SHARED: dict[str, SourceTasks] = {}
 
 
@@ -64,13 +67,18 @@ class CompositeReader(DataSourceStreamReader):
         return Offset().to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002
-        """Return the end of the next batch, or ``start`` when there is nothing to do."""
+        """Return the end of the next batch as soon as there is something to do, else ``start`` a little later."""
         if self._planner is None:
             from engine.planning.planner import Planner  # as in read
 
             self._planner = Planner(self._storage, self._target_seconds)
+        begin, until = Offset.from_json(start), time.monotonic() + _ANSWER_SECONDS
         with noting_damage(self._storage):
-            return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
+            while (end := self._planner.latest(begin, time.time_ns() // 1000)) is begin:
+                if time.monotonic() >= until:
+                    return start
+                time.sleep(_LOOK_SECONDS)
+        return end.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return one task, or one per lane when there are tuples enough; the same for a batch that runs again.

@@ -1,6 +1,6 @@
 """The planner: decides what the next batch reads and which epoch it runs with.
 
-It runs in a Python process of its own, asked by Spark every few milliseconds. Epochs come from the changelog log,
+It runs in a Python process of its own, and looks every few milliseconds. Epochs come from the changelog log,
 clocks from the record of the batch before; both lie on disk. A batch is bounded by what it reads and by what windows it
 fires, so that a backlog is worked off in batches of about the target duration.
 """

@@ -56,8 +56,6 @@ SUGGESTED = {f"spark.executorEnv.{name}": value for name, value in KEPT_MEMORY.i
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stopTimeout": "5000",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    # Spark asks so many milliseconds after the answer before whether there is a batch: 10 are a twentieth of a core
-    "spark.sql.streaming.pollingDelay": "25",
     "spark.python.daemon.module": "engine.spark.task_daemon",
     "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "120",
     "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
