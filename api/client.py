@@ -97,7 +97,7 @@ class BraidClient(Transport):
         return items(self._json("GET", "/streams"), "streams", self.url)
 
     def stream(self, name: str) -> Object:
-        """Read one stream: columns, source, clock, waterline and counts."""
+        """Read one stream: columns, source, clock, watermark and counts."""
         return self._object("GET", f"/streams/{segment(name)}")
 
     def drop_stream(self, name: str) -> None:

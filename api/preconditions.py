@@ -20,6 +20,9 @@ from sources.core.storage import Storage
 
 LOCK_FILE = "service.lock"
 HOME_FILE = "home.json"
+# the number rises with each change after which a version cannot read what the one before wrote
+FORMAT_FILE, FORMAT = "format.json", 2
+_WRITTEN_FIRST = ("requests", "changelogs")
 OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)
 JAVA_SECONDS = 20
@@ -108,6 +111,22 @@ def lock_data_dir(storage: Storage) -> Iterator[None]:
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
+
+
+def check_format(storage: Storage) -> None:
+    """Raise CannotStart when a version of Braid wrote the data directory whose files this one cannot read."""
+    if storage.exists(FORMAT_FILE):
+        found = storage.get_json(FORMAT_FILE)["format"]
+    elif any(storage.names(folder) for folder in _WRITTEN_FIRST):
+        found = 1
+    else:
+        storage.put_json(FORMAT_FILE, {"format": FORMAT})
+        return
+    if found != FORMAT:
+        raise CannotStart(
+            f"The data directory {storage.uri!r} must have format {FORMAT}, and has format {found}: another version of"
+            " Braid wrote it. Start this version on an empty directory, or that version on this one."
+        )
 
 
 def check_home(storage: Storage) -> None:

@@ -33,6 +33,7 @@ from api.preconditions import (
     SPARE_DESCRIPTORS,
     CannotStart,
     check_descriptors,
+    check_format,
     check_home,
     check_java,
     check_python,
@@ -80,6 +81,7 @@ def serve(flags: Mapping[str, Any]) -> int:
         with contextlib.ExitStack() as stack:
             storage = open_storage(settings.data_dir)
             stack.enter_context(lock_data_dir(storage))
+            check_format(storage)
             check_home(storage)
             check_java()
             listener = stack.enter_context(open_port(settings.host, settings.port))

@@ -47,7 +47,7 @@ class LaneTasks:
         progress = progress_of(controls, start, end)
         limit = lane.follow(live)
         progress["fired"] = limit.fired(
-            end.fired, progress["waterlines"], progress.pop("earliest"), end.fire_to, end.firing_budget_us
+            end.fired, progress["watermarks"], progress.pop("earliest"), end.fire_to, end.firing_budget_us
         )
         state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
         blocks = lane.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
@@ -63,7 +63,7 @@ class LaneTasks:
             "bytes": lane.bytes,
             "failures": lane.failures,
             "due_us": lane.due_us,
-            "fire_to": lane.affordable(progress["fired"], progress["waterlines"], end.firing_budget_us),
+            "fire_to": lane.affordable(progress["fired"], progress["watermarks"], end.firing_budget_us),
             "oldest": min((n for n in (lane.oldest, state.oldest) if n is not None), default=None),
             "report": lane.work.tell() if is_due(start.planned_us, end.planned_us) else None,
             "path": state.settle(),

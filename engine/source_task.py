@@ -93,7 +93,7 @@ class SourceTasks:
             "end": end.to_json(),
             "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
             "follows": followed(live, end.idle),
-            "percentiles": {s.id: p for s in live.streams.values() if (p := s.waterline.percentile) is not None},
+            "percentiles": {s.id: p for s in live.streams.values() if (p := s.watermark.percentile) is not None},
             "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
             "streams": {share.stream.id: share.counts for share in shares.values()},
             "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
@@ -121,7 +121,7 @@ class SourceTasks:
                 yield share, readable
 
     def _share_of(self, stream: StreamDefinition, end: Offset) -> StreamShare:
-        return StreamShare(stream, end.waterlines.get(stream.id), end.planned_us)
+        return StreamShare(stream, end.watermarks.get(stream.id), end.planned_us)
 
     def _pass_over(self, shares: dict[str, StreamShare], live: LiveQueries, end: Offset) -> None:
         """Make dead letters of what the batch cannot be run with; one task does it for all."""
@@ -177,7 +177,7 @@ class SourceTasks:
         for batch in self._looked_up(share, operators, tuples):
             if samples is not None:
                 samples.take(operators, batch)
-            output = operators.process(batch, share.waterline, self._work)
+            output = operators.process(batch, share.watermark, self._work)
             yield from self._results(share, output, held_buckets, seq, task)
 
     def _looked_up(

@@ -15,7 +15,7 @@ from engine.spark.json_texts import json_texts, times_as_text
 from operators import kernels
 from sources.connectors.connector import Chunk
 from sources.core.schema import StreamDefinition
-from sources.core.waterline_options import MAX_FUTURE, format_duration
+from sources.core.watermark_options import MAX_FUTURE, format_duration
 
 LETTERS_AT_ONCE = 1 << 16
 
@@ -23,13 +23,13 @@ LETTERS_AT_ONCE = 1 << 16
 class StreamShare:
     """Counts the tuples of a share and sets aside those that no query may see.
 
-    ``waterline`` is the stream's at the start of the batch, None before its first tuple; ``planned_us`` is the
+    ``watermark`` is the stream's at the start of the batch, None before its first tuple; ``planned_us`` is the
     processing time of the batch. Both are in its offset, so a batch that runs again admits the same.
     """
 
-    def __init__(self, stream: StreamDefinition, waterline: int | None, planned_us: int) -> None:
+    def __init__(self, stream: StreamDefinition, watermark: int | None, planned_us: int) -> None:
         self.stream = stream
-        self.waterline = waterline
+        self.watermark = watermark
         self.unread: str | None = None
         """Why the stream could not be read; then it has no part in the batch."""
         self.counts: dict[str, Any] = dict.fromkeys(("tuples", "late", "malformed", "bytes"), 0)
@@ -37,9 +37,9 @@ class StreamShare:
         self.dead_letters: list[pa.Table] = []
         self.failures: dict[str, str] = {}
         self.event_times: list[Sum] = []
-        """The event times of each chunk, summed up; only of a stream with a ``waterline_percentile``."""
+        """The event times of each chunk, summed up; only of a stream with a ``watermark_percentile``."""
         self._planned_us = planned_us
-        max_future_us = stream.waterline.max_future_us
+        max_future_us = stream.watermark.max_future_us
         self._latest_allowed_us = None if max_future_us is None else planned_us + max_future_us
         self._buckets = 0
 
@@ -60,17 +60,17 @@ class StreamShare:
         self.counts["tuples"] += tuples.num_rows
         if not tuples.num_rows:
             return tuples
-        if self.stream.waterline.percentile is not None:
+        if self.stream.watermark.percentile is not None:
             self.event_times.append(sum_up(times, points=POINTS_OF_CHUNK))
         earliest_so_far, latest_so_far = self.counts["earliest_us"], self.counts["latest_us"]
         self.counts["earliest_us"] = earliest if earliest_so_far is None else min(earliest_so_far, earliest)
         self.counts["latest_us"] = latest if latest_so_far is None else max(latest_so_far, latest)
-        if self.waterline is None or earliest >= self.waterline:
+        if self.watermark is None or earliest >= self.watermark:
             return tuples
-        late = times < self.waterline
+        late = times < self.watermark
         count = int(late.sum())
         self.counts["late"] += count
-        details = pa.repeat(f"event time before the waterline {format_time(self.waterline)}", count)
+        details = pa.repeat(f"event time before the watermark {format_time(self.watermark)}", count)
         self._set_aside("late", details, chunk.received_us, tuples.filter(pa.array(late)))
         return tuples.filter(pa.array(~late))
 
@@ -106,7 +106,7 @@ class StreamShare:
         return np.asarray(tuples.column(self.stream.schema.event_time).view(pa.int64()))
 
     def _beyond_details(self, times: npt.NDArray[np.int64]) -> pa.Array:
-        allowed = self.stream.waterline.max_future_us
+        allowed = self.stream.watermark.max_future_us
         assert allowed is not None
         limit = (
             f" is more than {format_duration(allowed)} after {format_time(self._planned_us)}, when it was read; the"

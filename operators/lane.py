@@ -90,10 +90,10 @@ class Lane:
         return self._operators.limit
 
     def affordable(
-        self, fired: Mapping[str, int | None], waterlines: Mapping[str, int | None], budget_us: float
+        self, fired: Mapping[str, int | None], watermarks: Mapping[str, int | None], budget_us: float
     ) -> dict[str, int]:
         """Return up to where windows can fire in the next batch, of each stream that has more to fire."""
-        return self._operators.limit.affordable(lambda: self._held().buckets, fired, waterlines, budget_us)
+        return self._operators.limit.affordable(lambda: self._held().buckets, fired, watermarks, budget_us)
 
     def advance(
         self,
@@ -107,7 +107,7 @@ class Lane:
     ) -> list[ResultBlock]:
         """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed; return the rows to tell.
 
-        ``before`` and ``after`` are up to where the windows of each stream have fired around the batch: its waterlines,
+        ``before`` and ``after`` are up to where the windows of each stream have fired around the batch: its watermarks,
         unless there is more to fire than fits a batch. ``now_us`` is the processing time of the batch.
         """
         stored_head = state.head()

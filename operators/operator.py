@@ -130,8 +130,8 @@ class SourceSide(Protocol):
     def measures(self) -> Iterable[Measure]:
         """What is added up; as with ``keys``."""
 
-    def process(self, arrived: Arrived, waterline: int | None, output: ChunkOutput, work: Work) -> None:
-        """Run all operators over a chunk, none of it below ``waterline`` (µs), and add what comes of it to ``output``.
+    def process(self, arrived: Arrived, watermark: int | None, output: ChunkOutput, work: Work) -> None:
+        """Run all operators over a chunk, none of it below ``watermark`` (µs), and add what comes of it to ``output``.
 
         An operator that fails adds nothing, and ``failures`` get its queries.
         """
@@ -172,7 +172,7 @@ class LaneSide(Protocol):
     def names(self) -> Collection[str]: ...
 
     def ends(self) -> Iterator[tuple[str, Ends]]:
-        """Yield the ends of windows that cost something, each with the stream whose waterline brings them."""
+        """Yield the ends of windows that cost something, each with the stream whose watermark brings them."""
 
     def fire(self, batch: FiringBatch) -> Iterator[ResultBlock]:
         """Yield the rows that are due: of windows that are final now, and early ones."""

@@ -88,8 +88,8 @@ class StreamOperators:
         """The ids of all queries that see its tuples."""
         return {query_of(name) for name in self._expressions}
 
-    def process(self, batch: pa.RecordBatch | pa.Table, waterline: int | None, work: Work | None = None) -> ChunkOutput:
-        """Run all shared operators over tuples, none of them below ``waterline`` (µs); ``work`` counts the time."""
+    def process(self, batch: pa.RecordBatch | pa.Table, watermark: int | None, work: Work | None = None) -> ChunkOutput:
+        """Run all shared operators over tuples, none of them below ``watermark`` (µs); ``work`` counts the time."""
         output, work = ChunkOutput(), Work() if work is None else work
         if not batch.num_rows or not self._expressions:
             return output
@@ -99,7 +99,7 @@ class StreamOperators:
             cells = self._index.cells_of(tuples)
         arrived = Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples), Conditions(tuples))
         for side in self._sides:
-            side.process(arrived, waterline, output, work)
+            side.process(arrived, watermark, output, work)
         if tuples.failures:
             output.failures |= {
                 query_of(name): tuples.failures[text]

@@ -30,7 +30,7 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 @json_option
 @with_client
 def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
-    """List the streams, or show the stream NAME with its columns, clock, waterline and counts."""
+    """List the streams, or show the stream NAME with its columns, clock, watermark and counts."""
     if name is None:
         declared = braid.streams()
         print_list(declared if as_json else [_summary(item) for item in declared], as_json, "no stream is declared yet")
@@ -156,7 +156,7 @@ def _summary(stream: dict[str, Any]) -> dict[str, Any]:
     """Return what a list of streams shows; one stream alone shows all."""
     source = stream.get("source")
     connector = source.get("connector") if isinstance(source, Mapping) else source
-    listed_fields = ("clock", "waterline", "tuples", "late", "malformed", "queries")
+    listed_fields = ("clock", "watermark", "tuples", "late", "malformed", "queries")
     return {"name": stream.get("name"), "connector": connector, **{k: stream[k] for k in listed_fields if k in stream}}
 
 

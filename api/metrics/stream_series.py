@@ -84,7 +84,7 @@ def stream_families(streams: list[dict[str, Any]], lag: Mapping[str, int]) -> It
         for stream in streams:
             counter.add_metric([stream["name"]], stream[name])
         yield counter
-    for name in ("clock", "waterline"):
+    for name in ("clock", "watermark"):
         gauge = GaugeMetricFamily(f"braid_stream_{name}_seconds", f"The {name}, seconds since 1970.", labels=["stream"])
         for stream in streams:
             if stream[name] is not None:

@@ -49,7 +49,7 @@ def list_streams(service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
 
 @router.get("/streams/{name}", responses=answers(200, "The stream.", documents.STREAM, 404))
 def get_stream(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
-    """Look at one stream: columns, source, clock, waterline, and counts of tuples."""
+    """Look at one stream: columns, source, clock, watermark, and counts of tuples."""
     return service.session.streams.describe(name)
 
 

@@ -102,9 +102,9 @@ def _text(block: Block) -> str:
 def _wait_until_windows_are_final(braid: BraidClient, stream: str) -> None:
     """Return when a batch is over that ends the windows of the examples, whose rows are there then."""
     until = time.monotonic() + WAIT_SECONDS
-    while (braid.stream(stream)["waterline"] or "") < ENDED:
+    while (braid.stream(stream)["watermark"] or "") < ENDED:
         if time.monotonic() > until:
-            raise TimeoutError(f"the waterline of {stream} must reach {ENDED} within {WAIT_SECONDS:g} s")
+            raise TimeoutError(f"the watermark of {stream} must reach {ENDED} within {WAIT_SECONDS:g} s")
         time.sleep(POLL_SECONDS)
 
 

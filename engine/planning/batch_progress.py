@@ -1,6 +1,6 @@
 """What a batch did: source tasks say it in parts, the batch record has it as a whole.
 
-Every lane works it out from the same control rows, and so knows the waterlines that include the batch.
+Every lane works it out from the same control rows, and so knows the watermarks that include the batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from engine.planning.idleness import raise_idle
-from engine.planning.offsets import Offset, advance_waterline
+from engine.planning.offsets import Offset, advance_watermark
 from engine.planning.recent_times import Sum, keep_last, percentile_of, united
 from operators import report
 
@@ -22,7 +22,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
 
     A stream that some task could not read has no part in the batch: it stays where it was, and ``unread`` says why.
     """
-    clocks, waterlines = dict(end.clocks), dict(end.waterlines)
+    clocks, watermarks = dict(end.clocks), dict(end.watermarks)
     earliest: dict[str, int] = {}
     unread: dict[str, str] = {}
     for control in reversed(controls):
@@ -59,14 +59,14 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         clock = clocks.get(stream)
         if stream in recent:
             clock = percentile_of(recent[stream], agreed["percentiles"][stream])
-        waterlines[stream] = advance_waterline(waterlines.get(stream), clock, agreed["lateness"].get(stream, 0))
+        watermarks[stream] = advance_watermark(watermarks.get(stream), clock, agreed["lateness"].get(stream, 0))
     return {
         "seq": end.seq,
         "epoch": end.epoch,
         "previous_epoch": start.epoch,
         "clocks_at_start": dict(end.clocks),
         "clocks": clocks,
-        "waterlines": raise_idle(waterlines, agreed["follows"]),
+        "watermarks": raise_idle(watermarks, agreed["follows"]),
         "idle": list(end.idle),
         "earliest": earliest,
         "recent": recent,
@@ -83,12 +83,12 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
 
 def digest_of(progress: Mapping[str, Any]) -> int:
     """Return a number that lanes have in common which worked out the same progress of the same tuples."""
-    decisive = {name: progress[name] for name in ("seq", "clocks", "waterlines", "fired", "streams", "failures")}
+    decisive = {name: progress[name] for name in ("seq", "clocks", "watermarks", "fired", "streams", "failures")}
     return zlib.crc32(orjson.dumps(decisive, option=orjson.OPT_SORT_KEYS))
 
 
 def _recent(controls: list[dict[str, Any]], end: Offset, unread: Container[str]) -> dict[str, list[Sum]]:
-    """Return the event times of the last tuples of streams with a ``waterline_percentile``, this batch included."""
+    """Return the event times of the last tuples of streams with a ``watermark_percentile``, this batch included."""
     recent = {stream: list(sums) for stream, sums in end.recent.items()}
     new_sums: dict[str, list[Sum]] = {}
     for control in controls:

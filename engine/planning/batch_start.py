@@ -71,7 +71,7 @@ class WindowEnds:
     def around(self, delays: Mapping[str, int], reached: Mapping[str, int], now_us: int) -> tuple[int, int, int]:
         """Return how many windows ended and were not fired, how long it is until the next end, and how many then do.
 
-        Those that ended by the waterlines that streams ``reached`` were fired (µs). Waterlines follow the processing
+        Those that ended by the watermarks that streams ``reached`` were fired (µs). Watermarks follow the processing
         time with ``delays``; a window over several streams ends with the last of them. A query that does not wait for
         windows counts as one that ended. A query over a stream without a delay is left out; without any window the next
         end is -1 µs away.
@@ -161,17 +161,17 @@ class BatchStart:
         self._reading = ReadingTime()
 
     def learn(self, record: Mapping[str, Any], size: float, duration_us: int) -> None:
-        """Take note of a batch of a ``size`` that took so long, of its processing time and of its waterlines."""
+        """Take note of a batch of a ``size`` that took so long, of its processing time and of its watermarks."""
         self._durations_us.append(duration_us)
         self._reading.learn(size, duration_us)
-        waterlines = {stream: record["waterlines"].get(stream) for stream in record["streams"]}
-        self._delays = {stream: self._delays.get(stream, deque(maxlen=_BATCHES)) for stream in waterlines}
-        for stream, waterline in waterlines.items():
-            if waterline is None or not record["streams"][stream]["tuples"]:
+        watermarks = {stream: record["watermarks"].get(stream) for stream in record["streams"]}
+        self._delays = {stream: self._delays.get(stream, deque(maxlen=_BATCHES)) for stream in watermarks}
+        for stream, watermark in watermarks.items():
+            if watermark is None or not record["streams"][stream]["tuples"]:
                 self._delays[stream].clear()
             else:
-                self._delays[stream].append(record["planned_us"] - waterline)
-                self._reached[stream] = waterline
+                self._delays[stream].append(record["planned_us"] - watermark)
+                self._reached[stream] = watermark
 
     def is_too_early(self, before_us: int, now_us: int, size: float, streams: Collection[str]) -> bool:
         """Return whether the batch before has just begun, or rows come sooner if the next waits for windows to end.
@@ -198,7 +198,7 @@ class BatchStart:
         return next_us > _MARGIN * max(self._durations_us) or self._reading.is_little(size)
 
     def _expected_delays(self, batch_us: float) -> dict[str, int]:
-        """Return by how much waterlines will trail the processing time at most (µs), where that is steady."""
+        """Return by how much watermarks will trail the processing time at most (µs), where that is steady."""
         expected = {}
         for stream, delays in self._delays.items():
             if len(delays) == _BATCHES:

@@ -1,7 +1,7 @@
 """Idle streams: those that have been silent for their ``idle_timeout`` do not hold joins with other streams.
 
 The planner decides which streams are idle, and the offset carries it, so a batch that runs again decides the same.
-While a stream is idle its waterline follows the least waterline of the streams it is joined with that are not; it never
+While a stream is idle its watermark follows the least watermark of the streams it is joined with that are not; it never
 falls, so what the stream brings later below it is late. Streams that nobody joins with one that is not idle stay where
 they are.
 """
@@ -33,7 +33,7 @@ class Idleness:
         return tuple(
             stream
             for stream, heard_us in sorted(self._heard_us.items())
-            if (timeout_us := definitions[stream].waterline.idle_timeout_us) is not None
+            if (timeout_us := definitions[stream].watermark.idle_timeout_us) is not None
             and now_us - heard_us >= timeout_us
         )
 
@@ -49,12 +49,12 @@ def followed(live: LiveQueries, idle: Collection[str]) -> dict[str, list[str]]:
     return {stream: sorted(active) for stream, active in sorted(active_streams.items())}
 
 
-def raise_idle(waterlines: Mapping[str, int | None], follows: Mapping[str, Sequence[str]]) -> dict[str, int | None]:
-    """Return waterlines (µs) with those of idle streams risen to the least of the streams that each follows."""
-    risen = dict(waterlines)
+def raise_idle(watermarks: Mapping[str, int | None], follows: Mapping[str, Sequence[str]]) -> dict[str, int | None]:
+    """Return watermarks (µs) with those of idle streams risen to the least of the streams that each follows."""
+    risen = dict(watermarks)
     for stream, active in follows.items():
-        reached = [us for name in active if (us := waterlines.get(name)) is not None]
+        reached = [us for name in active if (us := watermarks.get(name)) is not None]
         if len(reached) == len(active):
-            waterline, least = waterlines.get(stream), min(reached)
-            risen[stream] = least if waterline is None else max(waterline, least)
+            watermark, least = watermarks.get(stream), min(reached)
+            risen[stream] = least if watermark is None else max(watermark, least)
     return risen

@@ -1,7 +1,7 @@
 """The offset of the composite source: all that decides a batch.
 
 Spark writes it to its write-ahead log before the batch runs, so a replayed batch sees the same tuples, queries and
-waterlines. Clocks and waterlines in an offset are those at the start of the batch that ends at it.
+watermarks. Clocks and watermarks in an offset are those at the start of the batch that ends at it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Offset:
     ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
     ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
-    of streams with a ``waterline_percentile`` (:mod:`engine.planning.recent_times`). ``waiting`` counts
+    of streams with a ``watermark_percentile`` (:mod:`engine.planning.recent_times`). ``waiting`` counts
     the tuples that were there and are left for later. ``lanes`` says where the state of each lane is that has any
     (:mod:`engine.lane_files`). ``fired`` says up to where the windows of each stream had fired before the
     batch, ``fire_to`` up to where lanes can fire those of streams that have more to fire than fits a batch, and
@@ -50,7 +50,7 @@ class Offset:
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     begins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     clocks: Mapping[str, int | None] = field(default_factory=dict)
-    waterlines: Mapping[str, int | None] = field(default_factory=dict)
+    watermarks: Mapping[str, int | None] = field(default_factory=dict)
     planned_us: int = 0
     idle: Sequence[str] = ()
     recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Offset:
             "streams": {stream: dict(partitions) for stream, partitions in self.streams.items()},
             "begins": {stream: dict(partitions) for stream, partitions in self.begins.items()},
             "clocks": dict(self.clocks),
-            "waterlines": dict(self.waterlines),
+            "watermarks": dict(self.watermarks),
             "planned_us": self.planned_us,
             "idle": list(self.idle),
             "recent": {stream: list(sums) for stream, sums in self.recent.items()},
@@ -90,20 +90,19 @@ class Offset:
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
         """Read what :meth:`to_json` wrote, in whatever order; CorruptData where it is another."""
         value = dict(value)
-        crc = value.pop("crc", None)  # offsets of older versions have none
-        if not value.keys() <= {each.name for each in fields(cls)} or crc not in (None, _checksum(value)):
+        crc = value.pop("crc", None)
+        if not value.keys() <= {each.name for each in fields(cls)} or crc != _checksum(value):
             raise CorruptData(
                 "An offset in Spark's log (checkpoint/offsets) must hold what was written to go on; its checksum is"
                 " another. Restore the data directory from a backup."
             )
-        budget_us = value.get("firing_budget_us")
+        budget_us = value["firing_budget_us"]
         return cls(
             **{
                 **value,
-                "idle": tuple(value.get("idle", ())),
-                "fired": value.get("fired", value.get("waterlines", {})),  # offsets of older versions have none
+                "idle": tuple(value["idle"]),
                 "firing_budget_us": math.inf if budget_us is None else budget_us,
-                "passed_over": tuple(PassedOver(*values) for values in value.get("passed_over", ())),
+                "passed_over": tuple(PassedOver(*values) for values in value["passed_over"]),
             }
         )
 
@@ -147,9 +146,9 @@ class Span:
         return Span(self.stream, self.partition, low, high)
 
 
-def advance_waterline(waterline: int | None, clock: int | None, lateness_us: int) -> int | None:
-    """Return the waterline that follows from a clock; it never falls."""
+def advance_watermark(watermark: int | None, clock: int | None, lateness_us: int) -> int | None:
+    """Return the watermark that follows from a clock; it never falls."""
     if clock is None:
-        return waterline
+        return watermark
     reached = clock - lateness_us
-    return reached if waterline is None else max(waterline, reached)
+    return reached if watermark is None else max(watermark, reached)

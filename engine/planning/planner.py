@@ -46,7 +46,7 @@ KEPT_BUSY_US = 45_000_000
 HEARTBEAT_SECONDS = 1.0
 
 NOTHING = Extent(0, 0)
-_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}, "lanes": {}}
+_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "lanes": {}}
 
 Positions = Mapping[str, Mapping[str, int]]
 
@@ -115,21 +115,20 @@ class Planner:
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
         self._planned = _Planned(start.seq + 1, cost, all_cost - cost, bool(fire_to), time.monotonic())
-        fired = record.get("fired", record["waterlines"])  # records of older versions say nothing of it
         end = Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
             streams=streams,
             begins=begins,
             clocks={stream: record["clocks"].get(stream) for stream in streams},
-            waterlines={stream: record["waterlines"].get(stream) for stream in streams},
+            watermarks={stream: record["watermarks"].get(stream) for stream in streams},
             planned_us=planned_us,
             idle=idle,
             recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
             skipped=skipped,
             waiting=waiting,
             lanes=record["lanes"],
-            fired={stream: fired.get(stream) for stream in streams},
+            fired={stream: record["fired"].get(stream) for stream in streams},
             fire_to=fire_to,
             firing_budget_us=self._firing.us,
             failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},

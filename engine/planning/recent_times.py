@@ -1,7 +1,7 @@
-"""The event times of a stream's last tuples, summed up, and their percentile: for ``waterline_percentile``.
+"""The event times of a stream's last tuples, summed up, and their percentile: for ``watermark_percentile``.
 
 Source tasks sum up the event times of their tuples, the batch record keeps the sums of the last batches, and the next
-offset carries them, so that a batch that runs again comes to the same waterline.
+offset carries them, so that a batch that runs again comes to the same watermark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Firing windows: from the entries of buckets to what each due window holds.
 
-A window's rows are due in the first batch after which the waterline has reached its end. Windows
+A window's rows are due in the first batch after which the watermark has reached its end. Windows
 that end together are fired together: going back from their end, what these windows need of slices is added up once,
 and the windows that begin where one does take their share there. Each query then reduces over its cells, all queries of
 these windows at once.

@@ -143,7 +143,7 @@ class AggregationSource:
         """What is added up."""
         return (measure for operator in self._operators for measure in operator.measures)
 
-    def process(self, arrived: Arrived, waterline: int | None, output: ChunkOutput, work: Work) -> None:  # noqa: ARG002
+    def process(self, arrived: Arrived, watermark: int | None, output: ChunkOutput, work: Work) -> None:  # noqa: ARG002
         """Add up a chunk for each operator."""
         for operator in self._operators:
             ids = [query.id for query in operator.queries]

@@ -101,7 +101,7 @@ class JoinSource:
         """What is added up."""
         return (measure for operator in self._operators for measure in operator.counted.measures)
 
-    def process(self, arrived: Arrived, waterline: int | None, output: ChunkOutput, work: Work) -> None:  # noqa: ARG002
+    def process(self, arrived: Arrived, watermark: int | None, output: ChunkOutput, work: Work) -> None:  # noqa: ARG002
         """Count a chunk by key for each operator, and index the tuples that some of them want."""
         wanted: list[Wanted] = []
         for operator in self._operators:

@@ -79,21 +79,21 @@ class SelectionSource:
         self._words = source.words
         self._spaces = set_spaces(self.queries, source.index, source.words)
 
-    def process(self, arrived: Arrived, waterline: int | None, output: ChunkOutput, work: Work) -> None:
+    def process(self, arrived: Arrived, watermark: int | None, output: ChunkOutput, work: Work) -> None:
         """Add a block of the tuples that some query selects."""
         operator, ids = self.queries[0].operator, [query.id for query in self.queries]
         with work.timed(operator), contained(ids, output.failures):
-            selected = self._select(arrived.tuples, arrived.times, arrived.cells, waterline)
+            selected = self._select(arrived.tuples, arrived.times, arrived.cells, watermark)
             output.blocks += [] if selected is None else [selected]
 
     def _select(
-        self, tuples: Tuples, times: npt.NDArray[np.int64], cells: TupleCells, waterline: int | None
+        self, tuples: Tuples, times: npt.NDArray[np.int64], cells: TupleCells, watermark: int | None
     ) -> Selected | None:
         query_sets = np.zeros((tuples.length, self._words), dtype=np.uint64)
         for space in self._spaces:
             cell, query_set_of_cell = space.assign(cells, tuples.length)
             query_sets |= space.to_slots(query_set_of_cell)[cell]
-        visible = visibility(self.queries, self._stream, waterline, self._words)
+        visible = visibility(self.queries, self._stream, watermark, self._words)
         query_sets &= visible.query_sets[visible.stretch_of(times)]
         is_selected = query_sets.any(axis=1)
         if not is_selected.any():

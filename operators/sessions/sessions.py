@@ -164,7 +164,7 @@ def _bucket(
 def alive_fragments(
     buckets: Sequence[Bucket], queries: Sequence[LiveQuery], reached: int | None
 ) -> list[npt.NDArray[np.bool_]]:
-    """Return which fragments may still be part of a session that has not ended; ``reached`` is the waterline.
+    """Return which fragments may still be part of a session that has not ended; ``reached`` is the watermark.
 
     With the longest gap, whatever the cells, fragments form the longest chains; every session is within one of them.
     Where a value that is counted is one more key, sessions are those of the keys without it.

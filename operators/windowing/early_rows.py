@@ -176,7 +176,7 @@ def revise(
 ) -> Revision:
     """Compare what groups hold now with what was told of them, and tell what is due.
 
-    ``queries`` are the early ones of one operator; ``before`` and ``after`` are the waterlines around the batch, and
+    ``queries`` are the early ones of one operator; ``before`` and ``after`` are the watermarks around the batch, and
     ``now_us`` is its processing time. Groups that ``current`` does not cover are as they were.
     """
     fired = None if current is None else current.fired

@@ -196,7 +196,7 @@ def is_needed(slices: Times, windows: Sequence[Window], reached: int) -> npt.NDA
 
 @dataclass(frozen=True)
 class NeededEdges:
-    """Which edges some window can still need once the waterline has reached ``reached``.
+    """Which edges some window can still need once the watermark has reached ``reached``.
 
     ``windows`` are those of all queries, ``begins`` for each changelog time the size of the longest window of the
     queries that begin to see tuples there.

@@ -1,7 +1,7 @@
 """Which queries may see a tuple by its event time alone: those after active_from, up to active_to.
 
-Event time at and above the waterline is cut at the changelog times of the queries; between two cuts the set of queries
-that see tuples is constant. There are few cuts: those below the waterline no longer matter.
+Event time at and above the watermark is cut at the changelog times of the queries; between two cuts the set of queries
+that see tuples is constant. There are few cuts: those below the watermark no longer matter.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Visibility:
         return np.searchsorted(self.cuts, times, side="right")
 
 
-def visibility(queries: Sequence[LiveQuery], stream: str, waterline: int | None, words: int) -> Visibility:
-    """Return who sees tuples of ``stream`` at or above ``waterline`` (µs; None when there is none yet)."""
-    floor = EARLIEST if waterline is None else waterline - 1
+def visibility(queries: Sequence[LiveQuery], stream: str, watermark: int | None, words: int) -> Visibility:
+    """Return who sees tuples of ``stream`` at or above ``watermark`` (µs; None when there is none yet)."""
+    floor = EARLIEST if watermark is None else watermark - 1
     after = np.array([max(q.after(stream), floor) for q in queries], dtype=np.int64)
     until = np.array([max(q.until(stream), floor) for q in queries], dtype=np.int64)
     bounds = np.unique(np.concatenate([after, until]))

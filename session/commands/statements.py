@@ -81,5 +81,5 @@ def to_definition(statement: CreateStream, stream_id: str, sql: str, created_us:
         options=dict(statement.options),
         sql=sql,
         created_us=created_us,
-        waterline=statement.waterline,
+        watermark=statement.watermark,
     )

@@ -37,8 +37,6 @@ from sources.core.storage import Storage, not_read_back
 
 PATH = "session.json"
 HEADS = "queries"
-VERSION = 3
-_READ = (2, VERSION)
 _NUMBERS = (
     "requests",
     "epoch",
@@ -95,17 +93,12 @@ class Snapshots:
     # reading
 
     def load(self, state: SessionState) -> None:
-        """Fill an empty state with the snapshot, if there is one; CorruptData for another version."""
+        """Fill an empty state with the snapshot, if there is one; CorruptData where it is damaged."""
         self._next_segment = max(map(file_number, self._storage.names(HEADS)), default=0) + 1
         try:
             value = self._storage.get_json(PATH)
         except FileNotFoundError:
             return
-        if value.get("version") not in _READ:
-            raise CorruptData(
-                f"The session's snapshot must have version {' or '.join(map(str, _READ))};"
-                f" got {value.get('version')!r}. Start the version that wrote this data directory."
-            )
         self._archive.open(value["archive"])
         _fill(state, value, {segment: self._read_heads(segment) for segment in value["segments"]})
 
@@ -138,7 +131,6 @@ class Snapshots:
         heads = [record for record in records if record.head_segment in sparse]
         segments = [segment for segment in needed_heads if segment is not None and segment not in sparse]
         document = {
-            "version": VERSION,
             **{name: getattr(state, name) for name in _NUMBERS},
             "streams": [stream.to_json() for stream in state.catalog.states()],
             "tables": [table.to_json() for table in state.catalog.tables()],
@@ -191,10 +183,10 @@ class Snapshots:
 
 def _fill(state: SessionState, value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]) -> None:
     for name in _NUMBERS:
-        setattr(state, name, value.get(name, getattr(state, name)))  # older snapshots have fewer
+        setattr(state, name, value[name])
     for stream in value["streams"]:
         state.catalog.add(StreamState.from_json(stream))
-    for table in value.get("tables", ()):
+    for table in value["tables"]:
         state.catalog.add_table(TableState.from_json(table))
     state.waiting = Waiting.from_json(value["waiting"])
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
@@ -202,21 +194,20 @@ def _fill(state: SessionState, value: Mapping[str, Any], heads: Mapping[int, Map
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = {composed(name): query_id for name, query_id in value["names"].items()}
     segments = {query_id: segment for segment, segment_heads in heads.items() for query_id in segment_heads}
-    columns = [name for name in PROGRESS if name in value["progress"]]  # older snapshots have fewer
-    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in columns), strict=True):
+    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in PROGRESS), strict=True):
         if query_id not in segments:
             raise CorruptData(
                 f"The head of query {query_id!r} must be in {HEADS!r}; it is missing."
                 " Restore the data directory from a backup."
             )
         head = orjson.loads(heads[segments[query_id]][query_id])
-        record = QueryRecord.from_json(head | dict(zip(columns, progress, strict=True)))
+        record = QueryRecord.from_json(head | dict(zip(PROGRESS, progress, strict=True)))
         record.head_segment = segments[query_id]
         state.queries.add(record)
     placed = (q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None)
     state.slots = SlotTable.from_json(value["slots"], {q.slot: q.id for q in placed if q.slot is not None})
-    splits = {name: KeySplit.from_json(split) for name, split in value["plan"].get("splits", {}).items()}
-    state.index(value["plan"].get("groups", {}), splits)  # older snapshots have none
+    splits = {name: KeySplit.from_json(split) for name, split in value["plan"]["splits"].items()}
+    state.index(value["plan"]["groups"], splits)
 
 
 def _line(text: bytes) -> bytes:
@@ -224,9 +215,7 @@ def _line(text: bytes) -> bytes:
 
 
 def _text_of(line: bytes) -> bytes | None:
-    """Return what :func:`_line` was given, None where it was not that; lines of versions before are as they are."""
-    if line.startswith(b"q-"):
-        return line
+    """Return what :func:`_line` was given, None where it was not that."""
     text = line[9:]
     return text if line[:9] == b"%08x " % crc32(text) else None
 

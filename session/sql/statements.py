@@ -9,14 +9,14 @@ from operators.windows import Emit, SessionWindow, Window
 from session.sql.parsing.tokens import SqlText
 from session.sql.syntax import Node
 from sources.core.schema import Schema, StreamSchema
-from sources.core.waterline_options import WaterlineOptions
+from sources.core.watermark_options import WatermarkOptions
 
 
 @dataclass(frozen=True)
 class CreateStream:
     """``CREATE STREAM [IF NOT EXISTS] name (columns) WITH (options)``.
 
-    ``options`` are the connector's, without ``connector`` and ``format``; ``waterline`` those that every stream has.
+    ``options`` are the connector's, without ``connector`` and ``format``; ``watermark`` those that every stream has.
     """
 
     name: str
@@ -25,7 +25,7 @@ class CreateStream:
     format: str
     options: dict[str, str] = field(default_factory=dict)
     if_not_exists: bool = False
-    waterline: WaterlineOptions = field(default_factory=WaterlineOptions)
+    watermark: WatermarkOptions = field(default_factory=WatermarkOptions)
 
 
 @dataclass(frozen=True)

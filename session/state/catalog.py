@@ -21,8 +21,8 @@ _COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
 class StreamState:
     """A stream and its progress, as of the last batch record applied.
 
-    ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``fired`` is up
-    to where its windows have fired, ``fired_moved_us`` when that last rose (time of commit): it trails the waterline
+    ``clock`` and ``watermark`` are event times in microseconds, None before the first tuple. ``fired`` is up
+    to where its windows have fired, ``fired_moved_us`` when that last rose (time of commit): it trails the watermark
     where there are many windows to fire. ``error`` says why the last batch could not read the stream,
     ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped,
     ``is_idle`` whether it has been silent for its ``idle_timeout``.
@@ -30,7 +30,7 @@ class StreamState:
 
     definition: StreamDefinition
     clock: int | None = None
-    waterline: int | None = None
+    watermark: int | None = None
     fired: int | None = None
     fired_moved_us: int = 0
     tuples: int = 0
@@ -52,10 +52,10 @@ class StreamState:
         if counts.get("tuples") or counts.get("malformed") or counts.get("unread"):
             self.error = counts.get("unread")
 
-    def move(self, clock: int | None, waterline: int | None, fired: int | None, committed_us: int) -> bool:
-        """Set clock, waterline and up to where windows have fired after a batch; return whether the last rose."""
+    def move(self, clock: int | None, watermark: int | None, fired: int | None, committed_us: int) -> bool:
+        """Set clock, watermark and up to where windows have fired after a batch; return whether the last rose."""
         self.clock = self.clock if clock is None else clock
-        self.waterline = self.waterline if waterline is None else waterline
+        self.watermark = self.watermark if watermark is None else watermark
         rose = fired is not None and (self.fired is None or fired > self.fired)
         if rose:
             self.fired, self.fired_moved_us = fired, committed_us
@@ -79,9 +79,9 @@ class StreamState:
                 "options": dict(definition.options),
             },
             "lateness_seconds": schema.lateness_us / 1e6,
-            **definition.waterline.describe(),
+            **definition.watermark.describe(),
             "clock": rfc3339(self.clock),
-            "waterline": rfc3339(self.waterline),
+            "watermark": rfc3339(self.watermark),
             "idle": self.is_idle,
             "tuples": self.tuples,
             "late": self.late,
@@ -100,7 +100,7 @@ class StreamState:
         return {
             "definition": self.definition.to_json(),
             "clock": self.clock,
-            "waterline": self.waterline,
+            "watermark": self.watermark,
             "fired": self.fired,
             "fired_moved_us": self.fired_moved_us,
             **{name: getattr(self, name) for name in _COUNTERS},
@@ -112,10 +112,8 @@ class StreamState:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamState:
         """Read what :meth:`to_json` wrote."""
-        rest = {name: value[name] for name in value.keys() - {"definition", "waterline_moved_us"}}
-        # snapshots of older versions know of waterlines alone
-        fired = {"fired": value["waterline"], "fired_moved_us": value.get("waterline_moved_us", 0)}
-        return cls(StreamDefinition.from_json(value["definition"]), **fired | rest)
+        rest = {name: value[name] for name in value.keys() - {"definition"}}
+        return cls(StreamDefinition.from_json(value["definition"]), **rest)
 
 
 @dataclass
@@ -237,12 +235,11 @@ class Catalog(Mapping[str, StreamDefinition]):
                 stream.add(counts)
         risen = []
         idle = record.get("idle", ())
-        waterlines = record["waterlines"]
-        fired = record.get("fired", waterlines)  # records of older versions say nothing of it
+        watermarks, fired = record["watermarks"], record["fired"]
         for stream_id, clock in record["clocks"].items():
             if (stream := self.by_id(stream_id)) is not None:
                 stream.is_idle = stream_id in idle
-                if stream.move(clock, waterlines.get(stream_id), fired.get(stream_id), record["committed_us"]):
+                if stream.move(clock, watermarks.get(stream_id), fired.get(stream_id), record["committed_us"]):
                     risen.append(stream_id)
         return risen
 

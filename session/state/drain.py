@@ -1,8 +1,8 @@
 """Which deleted and paused queries have drained: a heap of thresholds per stream.
 
 A query has drained on stream S when it saw no tuple of S (``active_to`` is None or equals ``active_from``), or when
-no further row can come: a selection sees tuples up to ``active_to``, which are late once the waterline is above it; an
-aggregation emits windows with ``window_end <= active_to``, all of which are final once the waterline reaches it.
+no further row can come: a selection sees tuples up to ``active_to``, which are late once the watermark is above it; an
+aggregation emits windows with ``window_end <= active_to``, all of which are final once the watermark reaches it.
 Windows may fire later than they are final, where there are many; so it counts up to where they have fired.
 """
 

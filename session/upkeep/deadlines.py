@@ -77,7 +77,7 @@ class Deadlines:
         return expired
 
     def timed_out_drains(self, state: SessionState, now_us: int) -> list[str]:
-        """Return the queries that have drained for too long without a waterline of their streams rising."""
+        """Return the queries that have drained for too long without a watermark of their streams rising."""
         ahead_us = self._ahead_at(now_us)
         if abs(ahead_us - self._ahead_us) >= JUMP_US:
             self._drains_since_us = now_us

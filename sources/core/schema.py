@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sources.core.errors import NotAllowed
-from sources.core.waterline_options import WaterlineOptions
+from sources.core.watermark_options import WatermarkOptions
 
 INTEGER_KINDS = ("INT", "BIGINT")
 NUMERIC_KINDS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
@@ -195,7 +195,7 @@ class StreamDefinition:
     """A stream in the catalog.
 
     ``id`` differs between two streams that bear the same name one after the other;
-    folders and offsets use it. ``options`` are the connector's, ``waterline`` those that every stream has.
+    folders and offsets use it. ``options`` are the connector's, ``watermark`` those that every stream has.
     ``created_us`` is microseconds since 1970 (the generator's origin of time).
     """
 
@@ -207,7 +207,7 @@ class StreamDefinition:
     options: dict[str, str] = field(default_factory=dict)
     sql: str = ""
     created_us: int = 0
-    waterline: WaterlineOptions = field(default_factory=WaterlineOptions)
+    watermark: WatermarkOptions = field(default_factory=WatermarkOptions)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -220,11 +220,11 @@ class StreamDefinition:
             "options": self.options,
             "sql": self.sql,
             "created_us": self.created_us,
-            "waterline": self.waterline.to_json(),
+            "watermark": self.watermark.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamDefinition:
         """Read what :meth:`to_json` wrote."""
-        waterline = WaterlineOptions.from_json(value.get("waterline", {}))
-        return cls(**{**value, "schema": StreamSchema.from_json(value["schema"]), "waterline": waterline})
+        watermark = WatermarkOptions.from_json(value.get("watermark", {}))
+        return cls(**{**value, "schema": StreamSchema.from_json(value["schema"]), "watermark": watermark})

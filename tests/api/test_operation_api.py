@@ -45,7 +45,7 @@ NAMES = {
     "braid_stream_query_tuples_total",
     "braid_stream_operator_tuples_total",
     "braid_stream_clock_seconds",
-    "braid_stream_waterline_seconds",
+    "braid_stream_watermark_seconds",
     "braid_stream_lag_tuples",
     "braid_batch_duration_seconds_bucket",
     "braid_batch_tuples_bucket",
@@ -119,7 +119,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     rest.commit(
         streams={stream: {"tuples": 2, "late": 1, "malformed": 4, "bytes": 99, "offsets": {"0": 2}}},
         clocks={stream: 5 * SECOND},
-        waterlines={stream: 3 * SECOND},
+        watermarks={stream: 3 * SECOND},
         bytes={"state": 12},
     )
     work = {"busy_us": {query["operator"]: 1000}, "keys": {}}
@@ -151,7 +151,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     assert values["braid_stream_malformed_total", ("purchases",)] == 4
     assert values["braid_stream_bytes_total", ("purchases",)] == 99
     assert values["braid_stream_clock_seconds", ("purchases",)] == 5
-    assert values["braid_stream_waterline_seconds", ("purchases",)] == 3
+    assert values["braid_stream_watermark_seconds", ("purchases",)] == 3
     assert values["braid_stream_lag_tuples", ("purchases",)] == 1
     assert values["braid_batches_total", ()] == rest.batches.seq
     assert (values["braid_executors", ()], values["braid_executors_wanted", ()]) == (1, 2)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
+from api.preconditions import CannotStart, check_format, check_home, check_java, check_python, lock_data_dir
 from api.serve import _trim, open_port, open_storage, serve
 from session.settings import Settings
 from sources.core.storage import Storage
@@ -185,7 +185,7 @@ def test_serve_refuses_in_one_sentence(
 def test_serve_refuses_a_full_disk(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def put(*_: object) -> None:
+    def put(*_: object, **_named: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Storage, "put", put)
@@ -194,11 +194,28 @@ def test_serve_refuses_a_full_disk(
 
 
 def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_format(Storage(str(tmp_path)))
     (tmp_path / "changelogs").mkdir()
     (tmp_path / "changelogs" / "000000000007.json").write_text("{}")
     said = refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
     assert "The file changelogs/000000000001.json must hold what was written" in said
     assert "it is missing" in said
+
+
+@pytest.mark.parametrize("formats", [(), (1,), (3,)])
+def test_a_data_directory_of_another_format_is_refused_and_left_as_it_is(
+    formats: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requests").mkdir()
+    (tmp_path / "requests" / "000000000001.jsonl").write_text("")
+    for number in formats:
+        Storage(str(tmp_path)).put_json("format.json", {"format": number})
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    said = refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
+    assert f"must have format 2, and has format {formats[0] if formats else 1}" in said
+    assert "Start this version on an empty directory" in said
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "service.lock"}
+    assert after == before
 
 
 def test_a_data_directory_stays_where_it_was_made(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_pushes_that_outrun_the_job_are_told_to_wait(tmp_path: Path) -> None:
         assert rest.client.post(push, content=LINE, headers=keyed).content == first.content
         assert pushed(rest) == [1, 1]
         stream = rest.service.session.streams.definition("purchases").id
-        counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "waterline": 1}
+        counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "watermark": 1}
         rest.commit(streams={stream: counted | {"offsets": {"0": 1}}})
         for body in (*[b"\n" * 9] * 40, LINE):  # what is empty is read by no batch, and does not wait for one
             assert rest.client.post(push, content=body, headers={"Content-Type": NDJSON}).status_code == 200
@@ -165,7 +165,7 @@ def test_what_waits_is_bounded_over_restarts_too(tmp_path: Path) -> None:
         rest.stream()
         assert statuses(rest, 3) == [200, 200, 200]
         stream = rest.service.session.streams.definition("purchases").id
-        counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "waterline": 1}
+        counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "watermark": 1}
         rest.commit(streams={stream: counted | {"offsets": {"0": 1}}})
     with open_rest(tmp_path, push_backlog_bytes=3 * len(LINE)) as rest:
         assert statuses(rest, 2) == [200, 429], "two of three wait"
@@ -214,7 +214,7 @@ def test_segments_go_once_they_are_read_and_keys_stay(rest: Rest) -> None:
     first = rest.client.post("/streams/purchases/events", content=LINE, headers=headers).content
     stream = rest.service.session.streams.definition("purchases").id
     counted = {stream: {"tuples": 1, "late": 0, "malformed": 0, "bytes": 9, "offsets": {"0": 1}}}
-    rest.commit(streams=counted, clocks={stream: SECOND}, waterlines={stream: -SECOND})
+    rest.commit(streams=counted, clocks={stream: SECOND}, watermarks={stream: -SECOND})
     for _ in range(20):
         rest.commit()
     rest.service.pushes.trim({stream})

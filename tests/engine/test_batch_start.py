@@ -95,15 +95,15 @@ def run(
             now += 0.01  # Spark asks again
             continue
         duration = fixed + share * (now - before)
-        waterline, number = now - delay(number), number + 1
+        watermark, number = now - delay(number), number + 1
         record = {
             "planned_us": round(now * 1e6),
-            "waterlines": {STREAM.id: round(waterline * 1e6)},
+            "watermarks": {STREAM.id: round(watermark * 1e6)},
             "streams": {STREAM.id: {"tuples": 1}},
         }
         start.learn(record, now - before, round(duration * 1e6))
         before, now = now, now + duration
-        while due <= waterline:
+        while due <= watermark:
             latencies_us.append(now - due)
             due += period
     return np.array(latencies_us[len(latencies_us) // 3 :]), number / seconds
@@ -156,7 +156,7 @@ def test_no_batch_waits_for_long() -> None:
     early = [ms for ms in range(1000) if is_too_early(start, 69 * SECOND + 900_000, 70 * SECOND + ms * 1000)]
     assert any(ms > 900 for ms in early)
     assert all(ms < 5 or ms > 900 for ms in early), "less than half of the 0.2 s that a batch takes"
-    start.learn({"planned_us": 71 * SECOND, "waterlines": {}, "streams": {}}, 1, 200_000)
+    start.learn({"planned_us": 71 * SECOND, "watermarks": {}, "streams": {}}, 1, 200_000)
     assert not any(is_too_early(start, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(100, 1000)), "no stream"
 
 

@@ -14,7 +14,7 @@ from engine.sink import publish
 from sources.core.errors import NotReady
 from sources.core.record_log import RecordLog
 from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.waterline_options import SECOND
+from sources.core.watermark_options import SECOND
 from tests.operators.job_in_process import LANES, Job
 
 NOW = 1_700_000_000 * SECOND

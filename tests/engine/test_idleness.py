@@ -17,7 +17,7 @@ from engine.planning.offsets import Offset
 from operators.live_queries import LiveQueries
 from session.sql.select import plan_select
 from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.waterline_options import SECOND, WaterlineOptions
+from sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.operators.job_in_process import Job
 from tests.operators.join_pipeline import changelog
 
@@ -27,8 +27,8 @@ SCHEMA = StreamSchema((Field("k", BIGINT), Field("v", BIGINT), Field("t", TIMEST
 
 
 def stream(name: str, timeout_us: int | None = TIMEOUT) -> StreamDefinition:
-    options = WaterlineOptions(None, timeout_us)
-    return StreamDefinition(name, name, SCHEMA, "push", "json", waterline=options)
+    options = WatermarkOptions(None, timeout_us)
+    return StreamDefinition(name, name, SCHEMA, "push", "json", watermark=options)
 
 
 CATALOG = {name: stream(name) for name in "abcd"}
@@ -91,7 +91,7 @@ def test_a_stream_that_is_joined_with_itself_follows_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waterlines", "follows", "expected"),
+    ("watermarks", "follows", "expected"),
     [
         ({"a": 3, "b": 9, "c": 7}, {"a": ["b", "c"]}, 7),
         ({"a": 8, "b": 9, "c": 7}, {"a": ["b", "c"]}, 8),
@@ -102,9 +102,9 @@ def test_a_stream_that_is_joined_with_itself_follows_nobody() -> None:
     ],
 )
 def test_it_rises_to_the_least_and_never_falls(
-    waterlines: dict[str, int | None], follows: dict[str, list[str]], expected: int
+    watermarks: dict[str, int | None], follows: dict[str, list[str]], expected: int
 ) -> None:
-    assert raise_idle(waterlines, follows) == {**waterlines, "a": expected}
+    assert raise_idle(watermarks, follows) == {**watermarks, "a": expected}
 
 
 TIMES = st.dictionaries(st.sampled_from("abcd"), st.one_of(st.none(), st.integers(-50, 50)))
@@ -112,19 +112,19 @@ TIMES = st.dictionaries(st.sampled_from("abcd"), st.one_of(st.none(), st.integer
 
 @given(TIMES, st.sets(st.sampled_from("abcd")), st.lists(st.permutations("abcd").map(lambda p: p[:3]), max_size=3))
 def test_only_idle_streams_move_and_no_join_gets_ahead_of_one_that_is_not(
-    waterlines: Mapping[str, int | None], idle: set[str], joined: list[list[str]]
+    watermarks: Mapping[str, int | None], idle: set[str], joined: list[list[str]]
 ) -> None:
-    risen = raise_idle(waterlines, followed(live(*(join(*names) for names in joined)), idle))
+    risen = raise_idle(watermarks, followed(live(*(join(*names) for names in joined)), idle))
     for name in "abcd":
-        before, after = waterlines.get(name), risen.get(name)
+        before, after = watermarks.get(name), risen.get(name)
         assert name in idle or before == after
         assert before is None or (after is not None and after >= before)
     for names in joined:
-        active = [waterlines.get(name) for name in names if name not in idle]
-        reached = [waterline for waterline in active if waterline is not None]
+        active = [watermarks.get(name) for name in names if name not in idle]
+        reached = [watermark for watermark in active if watermark is not None]
         if reached and len(reached) == len(active):
             alone = {name for name in names if name in idle and sum(name in streams for streams in joined) == 1}
-            assert all(risen[name] == max(min(reached), waterlines.get(name) or -99) for name in alone)
+            assert all(risen[name] == max(min(reached), watermarks.get(name) or -99) for name in alone)
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def test_a_silent_stream_does_not_hold_a_join_and_what_it_brings_later_is_late()
         assert not running.rows("q0"), "b may still bring something"
         (record,) = running.run(NOW + 5 * SECOND)
         assert (record["idle"], record["streams"]["a"]["tuples"]) == (["b"], 0), "a batch for that alone"
-        assert record["waterlines"] == {"a": NOW + 11 * SECOND, "b": NOW + 11 * SECOND}
+        assert record["watermarks"] == {"a": NOW + 11 * SECOND, "b": NOW + 11 * SECOND}
         assert record["clocks"]["b"] == NOW + 2 * SECOND, "the clock is what the stream brought"
         assert [result["v"] for result in running.rows("q0")] == [1]
         assert [result["n"] for result in running.rows("q1")] == [1], "its own windows are final, too"
@@ -162,14 +162,14 @@ def test_a_silent_stream_does_not_hold_a_join_and_what_it_brings_later_is_late()
 
         running.push("a", [row(4, 25)])
         (record,) = running.run(NOW + 7 * SECOND)
-        assert record["waterlines"]["b"] == NOW + 25 * SECOND, "it goes on following, in the same batch"
+        assert record["watermarks"]["b"] == NOW + 25 * SECOND, "it goes on following, in the same batch"
 
         running.push("b", [row(5, 12), row(6, 24), row(7, 26)])
         running.push("a", [row(8, 27), row(9, 45)])
         (record,) = running.run(NOW + 8 * SECOND)
         assert record["idle"] == []
         assert record["streams"]["b"]["late"] == 2
-        assert record["waterlines"] == {"a": NOW + 45 * SECOND, "b": NOW + 26 * SECOND}
+        assert record["watermarks"] == {"a": NOW + 45 * SECOND, "b": NOW + 26 * SECOND}
         assert [letter["reason"] for letter in running.dead_letters("b")] == ["late", "late"]
         assert [result["v"] for result in running.rows("q0")] == [1], "it is heard again, so it is waited for"
         running.push("a", [row(10, 46)])
@@ -196,7 +196,7 @@ def test_when_all_are_idle_nothing_moves() -> None:
         (before,) = running.run(NOW)
         (record,) = running.run(NOW + TIMEOUT)
         assert record["idle"] == ["a", "b"]
-        assert record["waterlines"] == before["waterlines"]
+        assert record["watermarks"] == before["watermarks"]
         assert running.run(NOW + 9 * TIMEOUT) == []
 
 
@@ -207,7 +207,7 @@ def test_a_stream_alone_is_idle_and_stays_where_it_is() -> None:
         running.run(NOW)
         running.push("b", [row(2, 60)])
         (record,) = running.run(NOW + TIMEOUT)
-        assert (record["idle"], record["waterlines"]["a"]) == (["a"], NOW + SECOND)
+        assert (record["idle"], record["watermarks"]["a"]) == (["a"], NOW + SECOND)
 
 
 def test_a_batch_that_runs_again_decides_the_same() -> None:
@@ -222,7 +222,7 @@ def test_a_batch_that_runs_again_decides_the_same() -> None:
         running.push("b", [row(5, 3)])  # comes after the offset was logged, and is not of the batch
         first = told(running, logged)
         assert told(running, logged) == first
-        assert first[0]["waterlines"] == {"a": NOW + 21 * SECOND, "b": NOW + 21 * SECOND}
+        assert first[0]["watermarks"] == {"a": NOW + 21 * SECOND, "b": NOW + 21 * SECOND}
         running.batch(logged)
         assert [result["v"] for result in running.rows("q0")] == [1]
         running.planner = running.new_planner()
@@ -243,4 +243,4 @@ def test_a_planner_that_starts_anew_counts_from_its_start() -> None:
 
 def told(running: Job, end: Offset) -> list[Any]:
     progress = [body for kind, body in running.attempt(end) if kind == "progress"]
-    return [{name: record[name] for name in ("streams", "clocks", "waterlines", "idle")} for record in progress]
+    return [{name: record[name] for name in ("streams", "clocks", "watermarks", "idle")} for record in progress]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.planning.offsets import Offset
 from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.waterline_options import SECOND, WaterlineOptions
+from sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.kit.examples import examples
 from tests.operators.job_in_process import Job
 
@@ -23,7 +23,7 @@ NOW = 1_700_000_000 * SECOND
 LIMIT = 10 * SECOND
 SCHEMA = StreamSchema((Field("k", BIGINT), Field("v", BIGINT), Field("t", TIMESTAMP)), "t", SECOND)
 STREAMS = [
-    StreamDefinition(f"s-{name}", name, SCHEMA, "push", "json", waterline=WaterlineOptions(max_future_us=LIMIT))
+    StreamDefinition(f"s-{name}", name, SCHEMA, "push", "json", watermark=WatermarkOptions(max_future_us=LIMIT))
     for name in "ab"
 ]
 QUERIES = {
@@ -78,14 +78,14 @@ def with_future(batches: Batches, rng: random.Random) -> tuple[Batches, dict[str
 
 
 def outcome(batches: Batches) -> tuple[dict[str, list[Any]], dict[str, Any], dict[str, int], list[list[str]]]:
-    """Return the rows of each query, the last clocks and waterlines, malformed tuples, and reasons of dead letters."""
+    """Return the rows of each query, the last clocks and watermarks, malformed tuples, and reasons of dead letters."""
     malformed = {"a": 0, "b": 0}
     times: dict[str, Any] = {}
     with job() as running:
         for stream, planned_us, rows in batches:
             running.push(stream, rows)
             for record in running.run(planned_us):
-                times = {"clocks": record["clocks"], "waterlines": record["waterlines"]}
+                times = {"clocks": record["clocks"], "watermarks": record["watermarks"]}
                 for name in malformed:
                     malformed[name] += record["streams"][f"s-{name}"]["malformed"]
         found = {name: running.rows(name) for name in QUERIES}
@@ -125,13 +125,13 @@ def test_a_batch_that_runs_again_later_decides_the_same() -> None:
 
 
 def told(running: Job, end: Offset) -> Any:
-    """Return what a batch would record of streams, clocks and waterlines."""
+    """Return what a batch would record of streams, clocks and watermarks."""
     progress = [body for kind, body in running.attempt(end) if kind == "progress"]
-    return [{name: each[name] for name in ("streams", "clocks", "waterlines", "idle")} for each in progress]
+    return [{name: each[name] for name in ("streams", "clocks", "watermarks", "idle")} for each in progress]
 
 
 def test_without_the_limit_the_far_future_closes_all_windows() -> None:
-    streams = [replace(stream, waterline=WaterlineOptions(max_future_us=None)) for stream in STREAMS]
+    streams = [replace(stream, watermark=WatermarkOptions(max_future_us=None)) for stream in STREAMS]
     with job(streams, {"summed": "SELECT SUM(v) AS total FROM a [RANGE 4 SECONDS]"}) as running:
         running.push("a", [{"v": 1, "t": NOW}, {"v": 2, "t": NOW + 10**9 * SECOND}])
         running.run(NOW)

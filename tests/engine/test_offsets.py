@@ -1,4 +1,4 @@
-"""Offsets: what a batch reads, how tasks share it, and waterlines."""
+"""Offsets: what a batch reads, how tasks share it, and watermarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.offsets import Offset, Span, advance_waterline
+from engine.planning.offsets import Offset, Span, advance_watermark
 from sources.core.errors import CorruptData
 
 positions = st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("01"), st.integers(0, 50)))
@@ -20,13 +20,6 @@ def test_json_round_trip(streams: dict[str, dict[str, int]], times: dict[str, in
     recent = {"a": [{"us": [1], "tuples": [2]}]}
     offset = Offset(epoch + 1, epoch, streams, streams, times, times, 7, ("a", "c"), recent)
     assert Offset.from_json(offset.to_json()) == offset
-
-
-def test_an_offset_of_a_version_before_there_were_idle_streams_is_read() -> None:
-    value = Offset(1, 1).to_json()
-    for name in ("planned_us", "idle", "recent", "crc"):
-        del value[name]
-    assert Offset.from_json(value) == Offset(1, 1)
 
 
 def test_an_offset_that_is_not_what_was_written_is_refused() -> None:
@@ -61,14 +54,14 @@ def test_tasks_share_a_span_without_gap_or_overlap(start: int, length: int, task
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-100, 100))), st.integers(0, 50))
-def test_the_waterline_is_the_greatest_clock_minus_lateness_and_never_falls(
+def test_the_watermark_is_the_greatest_clock_minus_lateness_and_never_falls(
     clocks: list[int | None], lateness: int
 ) -> None:
-    waterline = None
+    watermark = None
     clocks_so_far: list[int] = []
     for clock in clocks:
-        before = waterline
-        waterline = advance_waterline(waterline, clock, lateness)
+        before = watermark
+        watermark = advance_watermark(watermark, clock, lateness)
         clocks_so_far += [] if clock is None else [clock]
-        assert waterline == (max(clocks_so_far) - lateness if clocks_so_far else None)
-        assert before is None or (waterline is not None and waterline >= before)
+        assert watermark == (max(clocks_so_far) - lateness if clocks_so_far else None)
+        assert before is None or (watermark is not None and watermark >= before)

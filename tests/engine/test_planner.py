@@ -23,7 +23,7 @@ from sources.core.outgoing import Outgoing
 from sources.core.record_log import RecordLog
 from sources.core.schema import StreamDefinition, StreamSchema
 from sources.core.storage import Storage
-from sources.core.waterline_options import WaterlineOptions
+from sources.core.watermark_options import WatermarkOptions
 from tests.operators.pipeline import aggregation, changelog
 
 SECOND = 10**6
@@ -34,8 +34,8 @@ def stream(name: str, rate: int = RATE, idle_timeout_us: int | None = None) -> S
     """Return a generated stream: after x seconds since 1970 it has x · rate tuples, and a little more."""
     schema = StreamSchema(DATASETS["purchases"], "time", 0)
     options = {"dataset": "purchases", "rate": str(rate)}
-    waterline = WaterlineOptions(idle_timeout_us=idle_timeout_us)
-    return StreamDefinition(name, name, schema, "generator", "", options, waterline=waterline)
+    watermark = WatermarkOptions(idle_timeout_us=idle_timeout_us)
+    return StreamDefinition(name, name, schema, "generator", "", options, watermark=watermark)
 
 
 class Folder:
@@ -72,7 +72,8 @@ class Folder:
             for name, ends in offset.streams.items()
         }
         common = {"seq": offset.seq, "epoch": offset.epoch, "planned_us": offset.planned_us, "streams": streams}
-        times = {"clocks": dict(offset.clocks), "waterlines": dict(offset.waterlines), "lanes": {}}
+        reached = dict(offset.watermarks)
+        times = {"clocks": dict(offset.clocks), "watermarks": reached, "fired": reached, "lanes": {}}
         self.batches.append(offset.seq, {**common, **times, **record})
 
     def commit_unread(self, offset: Offset, stream: str) -> None:
@@ -157,11 +158,11 @@ def test_clocks_are_those_in_the_record_of_the_batch_before(folder: Folder) -> N
     folder.log(stream("a"), stream("b"))
     planner = folder.planner()
     first = planner.latest(Offset(), SECOND)
-    assert first.clocks == first.waterlines == {"a": None, "b": None}
-    folder.commit(first, clocks={"a": 7, "b": None}, waterlines={"a": 5, "b": None})
+    assert first.clocks == first.watermarks == {"a": None, "b": None}
+    folder.commit(first, clocks={"a": 7, "b": None}, watermarks={"a": 5, "b": None})
     second = planner.latest(first, 2 * SECOND)
     assert second.clocks == {"a": 7, "b": None}
-    assert second.waterlines == {"a": 5, "b": None}
+    assert second.watermarks == {"a": 5, "b": None}
 
 
 def test_waits_for_the_record_of_the_last_batch(folder: Folder) -> None:
@@ -193,7 +194,7 @@ def test_a_new_stream_starts_at_its_beginning_and_a_dropped_one_leaves_the_offse
     folder.log(stream("a"))
     planner = folder.planner()
     first = planner.latest(Offset(), SECOND)
-    folder.commit(first, clocks={"a": 7}, waterlines={"a": 7})
+    folder.commit(first, clocks={"a": 7}, watermarks={"a": 7})
     folder.log(stream("b"))
     second = planner.latest(first, SECOND)
     assert second.clocks == {"a": 7, "b": None}
@@ -201,7 +202,7 @@ def test_a_new_stream_starts_at_its_beginning_and_a_dropped_one_leaves_the_offse
     folder.commit(second)
     folder.log(dropped=["a"])
     third = planner.latest(second, 2 * SECOND)
-    assert set(third.streams) == set(third.clocks) == set(third.waterlines) == {"b"}
+    assert set(third.streams) == set(third.clocks) == set(third.watermarks) == {"b"}
 
 
 def test_a_stream_created_and_dropped_between_two_batches_is_never_read(folder: Folder) -> None:
@@ -489,7 +490,7 @@ def test_windows_that_wait_to_be_fired_make_batches_that_read_nothing_more_of_th
     folder.log(stream("a"), stream("b"))
     planner = folder.planner()
     first = planner.latest(Offset(), SECOND)
-    reached: dict[str, Any] = {"waterlines": {"a": 900, "b": 900}, "operator_busy_us": [10**6, 5 * 10**6]}
+    reached: dict[str, Any] = {"watermarks": {"a": 900, "b": 900}, "operator_busy_us": [10**6, 5 * 10**6]}
     folder.commit(first, **reached, fired={"a": 100, "b": 900}, fire_to={"a": 300})
     second = planner.latest(first, 9 * SECOND)
     assert (second.seq, second.fired, second.fire_to) == (2, {"a": 100, "b": 900}, {"a": 300})
@@ -502,11 +503,3 @@ def test_windows_that_wait_to_be_fired_make_batches_that_read_nothing_more_of_th
     folder.commit(third, **reached, fired={"a": 900, "b": 900}, fire_to={})
     fourth = planner.latest(third, 9 * SECOND)
     assert (fourth.fire_to, fourth.streams["a"] != third.streams["a"]) == ({}, True)
-
-
-def test_the_record_of_an_older_version_says_that_windows_fired_up_to_the_waterline(folder: Folder) -> None:
-    folder.log(stream("a"))
-    planner = folder.planner()
-    first = planner.latest(Offset(), SECOND)
-    folder.commit(first, waterlines={"a": 7})
-    assert planner.latest(first, 2 * SECOND).fired == {"a": 7}

@@ -1,4 +1,4 @@
-"""Percentiles of the last event times: what is kept of them, and the waterline that follows."""
+"""Percentiles of the last event times: what is kept of them, and the watermark that follows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.planning.recent_times import (
     sum_up,
     united,
 )
-from sources.core.waterline_options import SECOND, WaterlineOptions
+from sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.operators.job_in_process import Job
 from tests.operators.pipeline import STREAM
 
@@ -95,7 +95,7 @@ def test_batches_are_forgotten_once_those_after_them_suffice(sizes: list[int]) -
 
 def run(batches: list[list[int]], percentile: float | None) -> list[dict[str, Any]]:
     """Run batches of tuples with these event times; return their records."""
-    stream = replace(STREAM, waterline=WaterlineOptions(None, None, percentile))
+    stream = replace(STREAM, watermark=WatermarkOptions(None, None, percentile))
     records = []
     with TemporaryDirectory() as folder:
         job = Job(Path(folder), [stream], {"q": "SELECT v FROM s"})
@@ -104,7 +104,7 @@ def run(batches: list[list[int]], percentile: float | None) -> list[dict[str, An
             end = job.planner.latest(job.offset, NOW)
             first = [body for kind, body in job.attempt(end) if kind == "progress"]
             again = [body for kind, body in job.attempt(Offset.from_json(end.to_json())) if kind == "progress"]
-            assert [body["waterlines"] for body in first] == [body["waterlines"] for body in again]
+            assert [body["watermarks"] for body in first] == [body["watermarks"] for body in again]
             assert [body["recent"] for body in first] == [body["recent"] for body in again]
             records.append(job.batch(end))
         job.close()
@@ -113,7 +113,7 @@ def run(batches: list[list[int]], percentile: float | None) -> list[dict[str, An
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(TIMES, min_size=1, max_size=5), PERCENTILES)
-def test_the_waterline_follows_the_percentile_and_the_clock_the_greatest_time(
+def test_the_watermark_follows_the_percentile_and_the_clock_the_greatest_time(
     batches: list[list[int]], percentile: float
 ) -> None:
     seen: list[int] = []
@@ -121,7 +121,7 @@ def test_the_waterline_follows_the_percentile_and_the_clock_the_greatest_time(
     for times, record in zip(batches, run(batches, percentile), strict=True):
         seen += times
         reached = max(reached, nearest_rank(seen, percentile) - LATENESS)
-        assert record["waterlines"] == {STREAM.id: reached}
+        assert record["watermarks"] == {STREAM.id: reached}
         assert record["clocks"] == {STREAM.id: max(seen)}
 
 
@@ -129,9 +129,9 @@ def test_one_tuple_far_ahead_closes_nothing() -> None:
     ordinary = [list(range(NOW + 100 * n, NOW + 100 * n + 100)) for n in range(3)]
     ordinary[1].append(NOW + 10**12)
     (_, second, third) = run(ordinary, 99.0)
-    assert second["waterlines"] == {STREAM.id: NOW + 198 - LATENESS}
+    assert second["watermarks"] == {STREAM.id: NOW + 198 - LATENESS}
     assert third["streams"][STREAM.id]["late"] == 0
     (_, second, third) = run(ordinary, None)
-    assert second["waterlines"] == {STREAM.id: NOW + 10**12 - LATENESS}
+    assert second["watermarks"] == {STREAM.id: NOW + 10**12 - LATENESS}
     assert third["streams"][STREAM.id]["late"] == 100
     assert third["recent"] == {}

@@ -11,15 +11,15 @@ import pytest
 
 from engine.stream_share import StreamShare
 from sources.connectors.connector import Chunk, Malformed
-from sources.core.waterline_options import SECOND, WaterlineOptions
+from sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.operators.pipeline import STREAM, batch_of
 
 NOW = 1_700_000_000 * SECOND
 MINUTE = 60 * SECOND
 
 
-def share(waterline: int | None = None, **options: Any) -> StreamShare:
-    return StreamShare(replace(STREAM, waterline=WaterlineOptions(**options)), waterline, NOW)
+def share(watermark: int | None = None, **options: Any) -> StreamShare:
+    return StreamShare(replace(STREAM, watermark=WatermarkOptions(**options)), watermark, NOW)
 
 
 def chunk(*times: int, malformed: tuple[Malformed, ...] = ()) -> Chunk:
@@ -75,20 +75,20 @@ def test_a_chunk_of_the_future_alone_leaves_the_clock() -> None:
 
 
 def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
-    stream_share = share(waterline=NOW)
+    stream_share = share(watermark=NOW)
     admitted = stream_share.admit(chunk(NOW + 99 * MINUTE, NOW - 1, NOW, malformed=(Malformed("no JSON", "{"),)))
     assert admitted.column("k").to_pylist() == [2]
     assert stream_share.counts == {
         "tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "earliest_us": NOW - 1, "latest_us": NOW
     }  # fmt: skip
     assert [letter["reason"] for letter in letters(stream_share)] == ["malformed", "malformed", "late"]
-    assert letters(stream_share)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
+    assert letters(stream_share)[2]["detail"] == "event time before the watermark 2023-11-14T22:13:20.000000Z"
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 5, 6])
 def test_many_dead_letters_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     monkeypatch.setattr("engine.stream_share.LETTERS_AT_ONCE", at_once)
-    stream_share = share(waterline=NOW)
+    stream_share = share(watermark=NOW)
     late, beyond = [NOW - n for n in range(1, 6)], [NOW + (60 + n) * MINUTE for n in range(1, 6)]
     assert stream_share.admit(chunk(*late, NOW, *beyond)).num_rows == 1
     assert stream_share.counts == {
@@ -101,7 +101,7 @@ def test_many_dead_letters_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPat
         assert letter["detail"].startswith(f"event time {orjson.loads(letter['tuple'])['t']} is more than")
 
 
-def test_event_times_are_summed_up_where_the_waterline_follows_a_percentile() -> None:
+def test_event_times_are_summed_up_where_the_watermark_follows_a_percentile() -> None:
     stream_share = share(percentile=99.0)
     stream_share.admit(chunk(NOW + 1, NOW, NOW + 61 * MINUTE))
     stream_share.admit(chunk(NOW - 9))

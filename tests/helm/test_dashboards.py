@@ -22,7 +22,7 @@ GAUGES = {
     "braid_query_cost_share_ratio": {"query_id"},
     "braid_query_deployment_seconds": {"query_id"},
     "braid_stream_clock_seconds": {"stream"},
-    "braid_stream_waterline_seconds": {"stream"},
+    "braid_stream_watermark_seconds": {"stream"},
     "braid_stream_lag_tuples": {"stream"},
     "braid_epoch": set(),
     "braid_state_bytes": set(),

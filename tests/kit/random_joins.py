@@ -272,7 +272,7 @@ def expected(
     active_to: int | None,
     reached: int,
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of all windows that end at or before the waterline, by DuckDB."""
+    """Return the rows of all windows that end at or before the watermark, by DuckDB."""
     visible = {}
     for stream in STREAMS:
         active_after = active_from.get(stream.id)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.planning.offsets import advance_waterline
+from engine.planning.offsets import advance_watermark
 from operators.block_files import BlockPart
 from operators.kinds import operator_of
 from operators.lane import Lane
@@ -83,7 +83,7 @@ def changelog(
 
 @dataclass
 class JoinPipeline:
-    """``clocks`` and ``waterlines`` are those at the start of the next batch, ``rows`` what each query got so far.
+    """``clocks`` and ``watermarks`` are those at the start of the next batch, ``rows`` what each query got so far.
 
     ``rng`` says how many lanes there are, when they move to other workers or run a batch twice from the same state, and
     how long pages are.
@@ -95,7 +95,7 @@ class JoinPipeline:
     join_row_limit: int = 1_000_000
     live: LiveQueries = field(default_factory=LiveQueries)
     clocks: dict[str, int | None] = field(default_factory=dict)
-    waterlines: dict[str, int | None] = field(default_factory=dict)
+    watermarks: dict[str, int | None] = field(default_factory=dict)
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     seq: int = 0
@@ -117,24 +117,24 @@ class JoinPipeline:
             self.live.apply(record, self.clocks)
         seen: dict[str, list[Row]] = {}
         payloads: list[list[Payload]] = [[] for _ in self.lanes]
-        before = dict(self.waterlines)
+        before = dict(self.watermarks)
         for stream in self.streams:
             time = stream.schema.event_time
-            waterline, mine = self.waterlines.get(stream.id), tuples.get(stream.id, ())
-            seen[stream.id] = [row for row in mine if waterline is None or row[time] >= waterline]
+            watermark, mine = self.watermarks.get(stream.id), tuples.get(stream.id, ())
+            seen[stream.id] = [row for row in mine if watermark is None or row[time] >= watermark]
             half = len(seen[stream.id]) // 2
             for part in (seen[stream.id][:half], seen[stream.id][half:]):
                 for name, lookups in self.live.inputs(stream.id).items():
                     operators = StreamOperators(self.live, stream, len(self.lanes), None, name, lookups)
                     for joined in operators.lookup_join.batches(batch_of(part, stream.schema), self.tables):
-                        output = operators.process(joined, waterline)
+                        output = operators.process(joined, watermark)
                         assert not output.failures
                         self._store(output, payloads)
             clock = max(
                 [row[time] for row in mine] + [t for t in [self.clocks.get(stream.id)] if t is not None], default=None
             )
             self.clocks[stream.id] = clock
-            self.waterlines[stream.id] = advance_waterline(waterline, clock, stream.schema.lateness_us)
+            self.watermarks[stream.id] = advance_watermark(watermark, clock, stream.schema.lateness_us)
         blocks: dict[int, list[BlockPart]] = {}
         for lane in range(len(self.lanes)):
             self._advance(lane, payloads[lane], before, blocks)
@@ -159,9 +159,9 @@ class JoinPipeline:
             self.lanes[number] = Lane(self.storage, self.join_row_limit)
         if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
             failed = self.states[number].copy()
-            self.lanes[number].advance(self.seq, payloads, self.live, before, dict(self.waterlines), failed)
+            self.lanes[number].advance(self.seq, payloads, self.live, before, dict(self.watermarks), failed)
         lane = self.lanes[number]
-        fired = lane.advance(self.seq, payloads, self.live, before, dict(self.waterlines), self.states[number])
+        fired = lane.advance(self.seq, payloads, self.live, before, dict(self.watermarks), self.states[number])
         self.failures |= lane.failures
         links: dict[str, str] = {}
         for block in fired:

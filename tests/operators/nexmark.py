@@ -1,7 +1,7 @@
 """The example of One SQL to Rule Them All: NEXMark's query 7 over the bids of its section 4, listings 3 to 14.
 
 Query 7 joins the highest price of ten minutes with the bids. What stands here is its aggregation, MAX(price) for each
-window: the columns ``bidtime`` and ``item`` of the listings are left out, all others are as printed. Braid's waterline
+window: the columns ``bidtime`` and ``item`` of the listings are left out, all others are as printed. Braid's watermark
 is the greatest event time seen minus LATENESS, so each watermark of the paper comes with a tuple that no query selects.
 """
 

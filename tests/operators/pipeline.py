@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.planning.offsets import advance_waterline
+from engine.planning.offsets import advance_watermark
 from operators.expressions import Call, Column, Expression, Literal
 from operators.joins.query import Join
 from operators.lane import Lane
@@ -178,7 +178,7 @@ class MemoryState:
 class Pipeline:
     """Source operators, two lanes, and the rows that come out.
 
-    ``clock`` and ``waterline`` are those at the start of the next batch, ``rows`` what each query got so far. Rows of a
+    ``clock`` and ``watermark`` are those at the start of the next batch, ``rows`` what each query got so far. Rows of a
     changelog end with operation, processing time and version.
     With ``rng``, lanes move to other workers and batches are run twice from the same state, as after a failed attempt.
     """
@@ -192,7 +192,7 @@ class Pipeline:
         self.lanes = [Lane(storage), Lane(storage)]
         self.states = [MemoryState(), MemoryState()]
         self.clock: int | None = None
-        self.waterline: int | None = None
+        self.watermark: int | None = None
         self.seq = 0
         self.now_us = 0
         self.rows: dict[str, list[tuple[Any, ...]]] = {}
@@ -204,14 +204,14 @@ class Pipeline:
         for record in changelogs:
             self.live.apply(record, {self.stream.id: self.clock})
         time = self.stream.schema.event_time
-        seen = [r for r in tuples if self.waterline is None or r[time] >= self.waterline]
+        seen = [r for r in tuples if self.watermark is None or r[time] >= self.watermark]
         payloads: list[list[Payload]] = [[], []]
         half = len(seen) // 2
         for part in (seen[:half], seen[half:]):
             held = HeldBuckets()
             for name in self.live.inputs(self.stream.id):
                 operators = StreamOperators(self.live, self.stream, 2, name=name)
-                output = operators.process(self._in_chunks(batch_of(part, self.stream.schema)), self.waterline)
+                output = operators.process(self._in_chunks(batch_of(part, self.stream.schema)), self.watermark)
                 assert not output.failures
                 for selected in output.blocks:
                     assert isinstance(selected, Selected)
@@ -221,9 +221,9 @@ class Pipeline:
             self._send(payloads, held.release())
         latest = [r[time] for r in tuples] + ([] if self.clock is None else [self.clock])
         self.clock = max(latest, default=None)
-        before, self.waterline = (
-            self.waterline,
-            advance_waterline(self.waterline, self.clock, self.stream.schema.lateness_us),
+        before, self.watermark = (
+            self.watermark,
+            advance_watermark(self.watermark, self.clock, self.stream.schema.lateness_us),
         )
         for lane in range(2):
             self._advance(lane, payloads[lane], before)
@@ -238,7 +238,7 @@ class Pipeline:
             payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
 
     def _advance(self, lane: int, payloads: list[Payload], before: int | None) -> None:
-        around = {self.stream.id: before}, {self.stream.id: self.waterline}
+        around = {self.stream.id: before}, {self.stream.id: self.watermark}
         if self.rng is not None:
             self.rng.shuffle(payloads)
             if self.rng.random() < 0.2:  # another worker takes over: its cache is empty

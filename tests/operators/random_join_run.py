@@ -64,7 +64,7 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
     for of, rows in pipeline.run({stream.id: [last] for stream in STREAMS}).items():
         seen[of] += rows
     for name in active_from:
-        reached = min(w for s in plans[name].streams if (w := pipeline.waterlines[s]) is not None)
+        reached = min(w for s in plans[name].streams if (w := pipeline.watermarks[s]) is not None)
         wanted = expected(queries[name], seen, active_from[name], active_to.get(name), reached)
         got = [
             tuple(value for column, value in row.items() if column != "_partial") for row in pipeline.rows.get(name, [])
@@ -76,11 +76,11 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
 def _may_split(pipeline: JoinPipeline, join: Join) -> bool:
     """Whether windows from before the last split of a join's operator are over; nothing was planned for this batch."""
     members = [live.query for live in pipeline.live.of_kind(JOIN) if live.operator == operator_of(join)]
-    splits, waterlines = pipeline.live.splits.get(operator_of(join)), [pipeline.waterlines.get(s) for s in join.streams]
+    splits, watermarks = pipeline.live.splits.get(operator_of(join)), [pipeline.watermarks.get(s) for s in join.streams]
     if not splits:
         return True
     longest = max((each.window.size_us for each in members if isinstance(each.window, Window)), default=0)
-    return all(waterline is not None and waterline >= splits[-1].since + longest for waterline in waterlines)
+    return all(watermark is not None and watermark >= splits[-1].since + longest for watermark in watermarks)
 
 
 def _random_split(rng: random.Random, number: int, join: Join, pipeline: JoinPipeline) -> dict[str, Any]:

@@ -263,12 +263,12 @@ def test_every_change_is_told_when_it_is_due(seed: int, tmp_path_factory: pytest
         for _ in range(rng.randint(3, 14)):
             changelogs = session.changelogs()
             tuples, time = random_tuples(rng, time)
-            before, now = pipeline.waterline, now + rng.choice([1, 2, 20])
+            before, now = pipeline.watermark, now + rng.choice([1, 2, 20])
             all_tuples += [(r, pipeline.seq) for r in pipeline.run(tuples, changelogs, now)]
             for name, life in session.lifetimes.items():
                 model = models.setdefault(name, Model(life))
                 if not life.freed:
-                    model.step(all_tuples, before, pipeline.waterline, now)
+                    model.step(all_tuples, before, pipeline.watermark, now)
                 rows = pipeline.rows.get(name, [])
                 assert sorted(map(repr, rows)) == sorted(map(repr, model.rows)), (seed, name, life)
                 assert isinstance(life.query, Aggregation)
@@ -330,14 +330,14 @@ def test_a_batch_that_runs_again_leaves_the_same_bytes(
     monkeypatch.setattr(bucket_store, "INLINE_BYTES", inline)
     rng, storage = random.Random(7), Storage(str(tmp_path))
     live = live_of(aggregation(emit=EVERY_CHANGE, shown=MEASURES), aggregation(emit=FORMS[-1], shown=MEASURES))
-    worker, state, waterline = Lane(storage), MemoryState(), None
+    worker, state, watermark = Lane(storage), MemoryState(), None
     told = 0
     for seq in range(1, 12):
         rows = [{"k": i, "v": rng.randint(0, 9), "s": "a", "t": 3 * seq + rng.randint(0, 9)} for i in range(4)]
-        buckets = StreamOperators(live, STREAM, 1).process(batch_of(rows), waterline).buckets
+        buckets = StreamOperators(live, STREAM, 1).process(batch_of(rows), watermark).buckets
         payloads = [Payload(*bucket_store.put_bucket(storage, seq, bucket)) for _, bucket in buckets]
-        around: Any = seq, payloads, live, {STREAM.id: waterline}, {STREAM.id: 3 * seq}
-        waterline = 3 * seq
+        around: Any = seq, payloads, live, {STREAM.id: watermark}, {STREAM.id: 3 * seq}
+        watermark = 3 * seq
         attempts = []
         for part in (worker, Lane(storage), worker):
             attempt = state.copy()

@@ -62,7 +62,7 @@ def test_a_backlog_fires_in_pieces_with_the_same_rows_in_the_same_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, records = rows_of(tmp_path / "whole", None, monkeypatch)
-    assert all(record["fired"] == record["waterlines"] for record in records)
+    assert all(record["fired"] == record["watermarks"] for record in records)
     pieces, records = rows_of(tmp_path / "pieces", 5_000.0, monkeypatch)
     assert pieces == whole
     assert all(whole.values())
@@ -73,7 +73,7 @@ def test_a_backlog_fires_in_pieces_with_the_same_rows_in_the_same_order(
         for before, record in itertools.pairwise(records)
         for stream in before["fire_to"]
     ), "nothing is read of a stream that has more to fire"
-    assert records[-1]["fired"] == records[-1]["waterlines"] == {"a": NOW, "b": NOW}
+    assert records[-1]["fired"] == records[-1]["watermarks"] == {"a": NOW, "b": NOW}
 
 
 def test_a_batch_that_stopped_between_windows_runs_again_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_batch_that_stopped_between_windows_runs_again_alike(tmp_path: Path, m
         for one, other in zip(first, again, strict=True):
             assert one[0] == other[0]
             if one[0] == "progress":
-                assert (one[1]["fired"], one[1]["waterlines"]) == (other[1]["fired"], other[1]["waterlines"])
+                assert (one[1]["fired"], one[1]["watermarks"]) == (other[1]["fired"], other[1]["watermarks"])
             if one[0] == "block":
                 assert (one[1]["slots"], one[1]["counts"]) == (other[1]["slots"], other[1]["counts"])
         job.batch(end)

@@ -261,10 +261,10 @@ def test_entries_of_an_operator_without_queries_go_at_once(tmp_path: Path) -> No
     assert all(len(state.data) <= 1 for state in pipeline.states)
 
 
-def test_windows_wait_for_the_waterline_not_for_the_clock(tmp_path: Path) -> None:
+def test_windows_wait_for_the_watermark_not_for_the_clock(tmp_path: Path) -> None:
     pipeline = Pipeline(Storage(str(tmp_path)))
     pipeline.run([{"k": 1, "t": 5}], [changelog(1, [("q", 0, aggregation())])])
-    pipeline.run([{"k": 1, "t": 24}, {"k": 1, "t": 8}])  # lateness is 15: the waterline stands at 9
+    pipeline.run([{"k": 1, "t": 24}, {"k": 1, "t": 8}])  # lateness is 15: the watermark stands at 9
     assert pipeline.rows == {}
     pipeline.run([{"k": 1, "t": 25}, {"k": 1, "t": 9}])
     assert [row[:4] for row in pipeline.rows["q"]] == [(0, 10, (1,), 3)]

@@ -118,7 +118,7 @@ def holds(where: Expression | None, row: Row) -> Any:
 class Lifetime:
     """What the contract needs to know of a query; times None mean that the stream had no tuple yet.
 
-    ``last_batch`` and ``last_waterline`` are of the batch before the one in which a query left without draining.
+    ``last_batch`` and ``last_watermark`` are of the batch before the one in which a query left without draining.
     """
 
     query: Query
@@ -128,7 +128,7 @@ class Lifetime:
     active_to: int | None = None
     freed: bool = False
     last_batch: int | None = None
-    last_waterline: int | None = None
+    last_watermark: int | None = None
 
     def sees(self, time: int, batch: int) -> bool:
         """Whether the query sees a tuple with this event time that was read in this batch."""
@@ -138,9 +138,9 @@ class Lifetime:
             return False
         return self.active_from is None or time > self.active_from
 
-    def emits(self, end: int, waterline: int | None) -> bool:
+    def emits(self, end: int, watermark: int | None) -> bool:
         """Whether a window that ends at ``end`` was due while the query ran."""
-        reached = waterline if self.last_batch is None else self.last_waterline
+        reached = watermark if self.last_batch is None else self.last_watermark
         if reached is None or end > reached:
             return False
         return not self.deleted or (self.active_to is not None and end <= self.active_to)
@@ -167,7 +167,7 @@ class Session:
             return False
         if life.active_to is None or life.active_to == life.active_from:
             return True
-        reached = self.pipeline.waterline
+        reached = self.pipeline.watermark
         if reached is None:
             return False
         return reached > life.active_to if isinstance(life.query, Selection) else reached >= life.active_to
@@ -187,7 +187,7 @@ class Session:
                 continue
             if undrained:
                 freed.append((name, life.slot))
-                life.last_batch, life.last_waterline = self.pipeline.seq, self.pipeline.waterline
+                life.last_batch, life.last_watermark = self.pipeline.seq, self.pipeline.watermark
         for name, slot in freed:
             self.lifetimes[name].freed = True
             self.free.append(slot)
@@ -202,7 +202,7 @@ class Session:
         return changelog(self.epoch, created, deleted, freed, capacity=self.slots, regrouped=groups)
 
 
-def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], waterline: int | None) -> list[tuple[Any, ...]]:
+def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], watermark: int | None) -> list[tuple[Any, ...]]:
     """Recompute a query from the tuples and the batches in which they were read."""
     query = life.query
     mine = [r for r, batch in seen if life.sees(r["t"], batch) and holds(query.where, r)]
@@ -210,7 +210,7 @@ def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], waterline: int | 
         return [(r["t"], r["v"]) for r in mine]
     window = query.window
     if isinstance(window, SessionWindow):
-        return [row for row in sessions(query, window.gap_us, mine) if life.emits(row[1], waterline)]
+        return [row for row in sessions(query, window.gap_us, mine) if life.emits(row[1], watermark)]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for r in mine:
         number = (r["t"] - window.offset_us) // window.slide_us
@@ -220,7 +220,7 @@ def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], waterline: int | 
     return [
         (start, start + window.size_us, keys, *aggregates(members, query.measures))
         for (start, keys), members in groups.items()
-        if life.emits(start + window.size_us, waterline)
+        if life.emits(start + window.size_us, watermark)
     ]
 
 
@@ -305,7 +305,7 @@ def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathF
     last: list[Row] = [{"k": 0, "v": 0, "s": "end", "t": time + 10_000}]
     seen += [(r, pipeline.seq) for r in pipeline.run(last)]
     for name, life in session.lifetimes.items():
-        expected = expected_rows(life, seen, pipeline.waterline)
+        expected = expected_rows(life, seen, pipeline.watermark)
         assert sorted(map(repr, pipeline.rows.get(name, []))) == sorted(map(repr, expected)), (seed, name, life)
     assert all(len(state.data) <= 2 for state in pipeline.states), "entries outlive every window"
     monkeypatch.undo()

@@ -100,7 +100,7 @@ def test_no_slices_no_windows() -> None:
 
 
 @pytest.mark.parametrize("after", [FIRST_EDGE, -(2**62), 0])
-def test_the_first_waterline_makes_all_ended_windows_due(after: int) -> None:
+def test_the_first_watermark_makes_all_ended_windows_due(after: int) -> None:
     slices = np.array([[5, 10], [10, 15]], dtype=np.int64)
     assert due_windows(slices, Window(10, 5), after, 20).tolist() == [[0, 10], [5, 15], [10, 20]]
 

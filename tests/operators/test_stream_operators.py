@@ -65,9 +65,9 @@ def test_a_tuple_at_active_from_is_not_seen_one_after_it_is(pipeline: Pipeline) 
     assert times(pipeline, "old") == [100, 99, 100, 101]
 
 
-def test_a_tuple_at_the_waterline_is_not_late(pipeline: Pipeline) -> None:
+def test_a_tuple_at_the_watermark_is_not_late(pipeline: Pipeline) -> None:
     pipeline.run([row(100)], [changelog(1, [("q", 0, selection())])])
-    assert pipeline.waterline == 85
+    assert pipeline.watermark == 85
     pipeline.run([row(84), row(85)])
     assert times(pipeline, "q") == [100, 85]
 

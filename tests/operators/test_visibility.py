@@ -29,10 +29,10 @@ def sees(active_from: int | None, deleted: bool, active_to: int | None, time: in
 
 
 @given(lifetimes, st.one_of(st.none(), st.integers(-8, 14)))
-def test_who_sees_a_tuple(lives: list[tuple[int | None, bool, int | None]], waterline: int | None) -> None:
+def test_who_sees_a_tuple(lives: list[tuple[int | None, bool, int | None]], watermark: int | None) -> None:
     queries = [query(slot, *life) for slot, life in enumerate(lives)]
-    visible = visibility(queries, STREAM.id, waterline, 2)
-    times = np.arange(-10 if waterline is None else waterline, 20)
+    visible = visibility(queries, STREAM.id, watermark, 2)
+    times = np.arange(-10 if watermark is None else watermark, 20)
     got = unpack(visible.query_sets, np.arange(len(lives)))[visible.stretch_of(times)]
     assert got.tolist() == [[sees(*life, time) for life in lives] for time in times.tolist()]
     assert (np.diff(visible.cuts) > 0).all()
@@ -48,7 +48,7 @@ def test_borders_are_exact() -> None:
     ]
 
 
-def test_changelog_times_below_the_waterline_make_no_cuts() -> None:
+def test_changelog_times_below_the_watermark_make_no_cuts() -> None:
     queries = [query(slot, clock, False, None) for slot, clock in enumerate([1, 2, 3, 9])]
     assert visibility(queries, STREAM.id, 9, 1).cuts.tolist() == [10]
     assert visibility(queries, STREAM.id, 10, 1).cuts.tolist() == []

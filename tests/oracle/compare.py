@@ -77,17 +77,17 @@ def check_window_order(rows: Sequence[Row]) -> str | None:
 
 @dataclass(frozen=True)
 class Pushed:
-    """One push as the test knows it: its tuples, and the waterline the service reported before (or None)."""
+    """One push as the test knows it: its tuples, and the watermark the service reported before (or None)."""
 
     tuples: tuple[Row, ...]
-    waterline_before: dt.datetime | None = None
+    watermark_before: dt.datetime | None = None
 
 
 def check_late(schema: StreamSchema, pushes: Sequence[Pushed], late: Collection[int]) -> str | None:
     """Check the late tuples where the contract decides without knowing the batches; return a complaint.
 
     A tuple at or above the greatest event time pushed up to and including it, minus the lateness, is never
-    late, whatever the batches were; one below a waterline that was reported before it was pushed always is.
+    late, whatever the batches were; one below a watermark that was reported before it was pushed always is.
     """
     greatest: int | None = None
     for number, push in enumerate(pushes):
@@ -98,10 +98,10 @@ def check_late(schema: StreamSchema, pushes: Sequence[Pushed], late: Collection[
             greatest = time if greatest is None else max(greatest, time)
             is_late = row[SEQUENCE] in late
             if is_late and time >= greatest - schema.lateness:
-                return f"push {number}: must not be late, it is at or above every possible waterline: {_text(row)}"
-            if not is_late and push.waterline_before is not None and time < micros(push.waterline_before):
+                return f"push {number}: must not be late, it is at or above every possible watermark: {_text(row)}"
+            if not is_late and push.watermark_before is not None and time < micros(push.watermark_before):
                 return (
-                    f"push {number}: must be late, the waterline was {push.waterline_before.isoformat()} "
+                    f"push {number}: must be late, the watermark was {push.watermark_before.isoformat()} "
                     f"before it was pushed: {_text(row)}"
                 )
     return None

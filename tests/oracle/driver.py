@@ -137,16 +137,16 @@ class Driver:
 
     def push(self, push: Push) -> Sequence[Row]:
         """Make the tuples of a push and send them."""
-        waterline = self.settle() if push.settle and self.pushes else None
+        watermark = self.settle() if push.settle and self.pushes else None
         rows = make_tuples(self.schema, push, self.newest, self._sequence)
-        self.send(rows, push.format, waterline)
+        self.send(rows, push.format, watermark)
         return rows
 
     def send(
         self,
         rows: Sequence[Row],
         form: Literal["ndjson", "json", "arrow"] = "ndjson",
-        waterline: dt.datetime | None = None,
+        watermark: dt.datetime | None = None,
         key: str | None = None,
     ) -> Json:
         """Send tuples in one request; every one must be accepted. Returns the answer."""
@@ -155,14 +155,14 @@ class Driver:
         assert (answer["accepted"], answer["rejected"]) == (len(rows), 0), (
             f"all {len(rows)} tuples pushed as {form} must be accepted, got {answer!r}"
         )
-        self.pushes.append(Pushed(tuple(rows), waterline))
+        self.pushes.append(Pushed(tuple(rows), watermark))
         self._sequence += len(rows)
         times = [micros(row[self.schema.event_time]) for row in rows]  # type: ignore[arg-type]
         self.newest = max(times if self.newest is None else [*times, self.newest])
         return answer
 
     def settle(self, deadline_seconds: float = SETTLE_SECONDS) -> dt.datetime:
-        """Wait until the clock has reached everything pushed; return the waterline then reported."""
+        """Wait until the clock has reached everything pushed; return the watermark then reported."""
         assert self.newest is not None, "push before settling"
         newest = from_micros(self.newest)
 
@@ -175,7 +175,7 @@ class Driver:
             deadline_seconds,
             lambda: f"the clock of {self.stream} reaches {newest.isoformat()}, it reports {self.info!r}",
         )
-        return parse_time(self.info["waterline"])
+        return parse_time(self.info["watermark"])
 
     def create(self, queries: Sequence[Query], wait: float = 30) -> list[Registered]:
         """Register queries in one request and wait until all run."""
@@ -246,10 +246,10 @@ class Driver:
             registered.cursor = page["cursor"]
 
     def finish(self) -> None:
-        """Move the waterline beyond every window, retire every query, and read all there is to read.
+        """Move the watermark beyond every window, retire every query, and read all there is to read.
 
         First one tuple far ahead makes the running queries' last windows due; then they are deleted, which
-        sets their `active_to` to that tuple's time; then another one moves the waterline past it.
+        sets their `active_to` to that tuple's time; then another one moves the watermark past it.
         """
         assert self.newest is not None, "push before finishing"
         windows = [r.query.window for r in self.queries if isinstance(r.query, Aggregation)]

@@ -143,7 +143,7 @@ class JoinRun:
         self._streams.settle(settle_seconds)
 
     def finish(self) -> None:
-        """Move all waterlines beyond the last window."""
+        """Move all watermarks beyond the last window."""
         for stream in STREAMS:
             self._streams.push(stream.name, [END | {"t": self._time + 100 * SECOND}])
 
@@ -155,7 +155,7 @@ class JoinRun:
         for name, rows in late.items():
             assert reported[name]["late"] == len(rows)
         tuples = {f"s-{name}": without(streams.pushed[f"s-{name}"], rows) for name, rows in late.items()}
-        waterlines = {f"s-{name}": micros(stream["waterline"]) or 0 for name, stream in reported.items()}
+        watermarks = {f"s-{name}": micros(stream["watermark"]) or 0 for name, stream in reported.items()}
         for query_id, query in self._running.items():
             is_deleted = query_id in self._deleted
             body = api.wait_deleted(query_id) if is_deleted else api.query(query_id)
@@ -166,7 +166,7 @@ class JoinRun:
             active_to = min((micros(t) or 0 for t in body["active_to"].values()), default=0) if is_deleted else None
             joined = plan(query)
             assert joined is not None
-            reached = min(waterlines[stream] for stream in joined.streams)
+            reached = min(watermarks[stream] for stream in joined.streams)
             expected_rows = expected(query, tuples, active_from, active_to, reached)
             rows_read: list[tuple[Any, ...]] = []
 

@@ -137,7 +137,7 @@ class Sessions:
 
     @property
     def slide(self) -> int:
-        """The same, for whoever moves the waterline beyond every window."""
+        """The same, for whoever moves the watermark beyond every window."""
         return self.gap
 
     def sql(self, stream: str, event_time: str, keys: tuple[str, ...]) -> str:

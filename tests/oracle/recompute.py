@@ -63,8 +63,8 @@ class Recompute:
     ) -> None:
         self._connection.close()
 
-    def rows(self, query: Query, life: Life, waterline: dt.datetime | None) -> list[Row]:
-        """Return the rows a query must have answered when the stream's waterline is `waterline`.
+    def rows(self, query: Query, life: Life, watermark: dt.datetime | None) -> list[Row]:
+        """Return the rows a query must have answered when the stream's watermark is `watermark`.
 
         Windowed rows come in window order; the order within a window, and of selections, means nothing.
         """
@@ -72,9 +72,9 @@ class Recompute:
             return []
         if isinstance(query, Selection):
             return self._fetch(self._selection(query, life))
-        if waterline is None:
+        if watermark is None:
             return []
-        return self._fetch(self._aggregation(query, life, waterline))
+        return self._fetch(self._aggregation(query, life, watermark))
 
     def _seen(self, life: Life) -> str:
         """Select the tuples that a query sees: active_from < t <= active_to."""
@@ -91,10 +91,10 @@ class Recompute:
         where = query.where or "TRUE"
         return f"WITH seen AS ({self._seen(life)}) SELECT {chosen} FROM seen WHERE {where} ORDER BY {SEQUENCE}"
 
-    def _sessions(self, query: Aggregation, life: Life, waterline: dt.datetime) -> str:
+    def _sessions(self, query: Aggregation, life: Life, watermark: dt.datetime) -> str:
         assert isinstance(query.window, Sessions)
         gap = query.window.gap
-        due = micros(waterline if life.active_to is None else min(waterline, life.active_to))
+        due = micros(watermark if life.active_to is None else min(watermark, life.active_to))
         chosen = [f"{item.sql} AS {item.name}" for item in query.items]
         by = f"PARTITION BY {', '.join(query.group_by)}" if query.group_by else ""
         order = f"_time, {SEQUENCE}"  # both windows must see tuples of one time in the same order
@@ -114,11 +114,11 @@ class Recompute:
             ORDER BY window_end
         """
 
-    def _aggregation(self, query: Aggregation, life: Life, waterline: dt.datetime) -> str:
+    def _aggregation(self, query: Aggregation, life: Life, watermark: dt.datetime) -> str:
         if isinstance(query.window, Sessions):
-            return self._sessions(query, life, waterline)
+            return self._sessions(query, life, watermark)
         size, slide, offset = query.window.size, query.window.slide, query.window.offset
-        due = micros(waterline if life.active_to is None else min(waterline, life.active_to))
+        due = micros(watermark if life.active_to is None else min(watermark, life.active_to))
         partial = "FALSE" if life.active_from is None else f"window_start <= {literal(life.active_from)}"
         chosen = [f"{item.sql} AS {item.name}" for item in query.items]
         groups = ", ".join(["window_start", "window_end", *query.group_by])

@@ -61,7 +61,7 @@ def test_windows_must_come_in_order() -> None:
 
 
 def test_late_tuples_that_the_contract_decides() -> None:
-    # lateness 2 s: whatever the batches, the waterline is at most 8 s when the last three are looked at
+    # lateness 2 s: whatever the batches, the watermark is at most 8 s when the last three are looked at
     tuples = (purchase(0, 10), purchase(1, 8), purchase(2, 7.999999), purchase(3, 11))
     assert check_late(SCHEMA, [Pushed(tuples)], {2}) is None
     assert check_late(SCHEMA, [Pushed(tuples)], set()) is None  # all in one batch: nothing is late
@@ -69,7 +69,7 @@ def test_late_tuples_that_the_contract_decides() -> None:
         complaint = check_late(SCHEMA, [Pushed(tuples)], {never})
         assert complaint is not None
         assert "must not be late" in complaint
-    after = [Pushed(tuples), Pushed((purchase(4, 8.999999), purchase(5, 9)), waterline_before=at(9))]
+    after = [Pushed(tuples), Pushed((purchase(4, 8.999999), purchase(5, 9)), watermark_before=at(9))]
     assert check_late(SCHEMA, after, {4}) is None
     complaint = check_late(SCHEMA, after, set())
     assert complaint is not None

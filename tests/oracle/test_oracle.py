@@ -163,11 +163,11 @@ def event_time(row: Row) -> int:
 def push_decided(driver: Driver, push: Push) -> None:
     """Push so that the contract alone decides which tuples are late, however they are cut into batches.
 
-    They come in order of event time, so each is the newest of its push, and the waterline before is known.
+    They come in order of event time, so each is the newest of its push, and the watermark before is known.
     """
-    waterline = driver.settle() if driver.pushes else None
+    watermark = driver.settle() if driver.pushes else None
     rows = make_tuples(SCHEMA, push, driver.newest, len(driver.tuples))
-    driver.send(sorted(rows, key=event_time), waterline=waterline)
+    driver.send(sorted(rows, key=event_time), watermark=watermark)
 
 
 def test_a_query_answers_the_same_alone_twice_and_among_many(api: Api) -> None:
@@ -240,11 +240,11 @@ def test_late_and_malformed_tuples_are_dead_letters_page_by_page(api: Api) -> No
     driver = Driver(api, SCHEMA)
     (everything,) = driver.create([ALL])
     push_decided(driver, Push(20, seed=11, span=10 * SECOND))
-    waterline = micros(driver.settle())
-    late = [closing_tuple(SCHEMA, waterline - 1 - number, 100 + number) for number in range(25)]
-    on_time = closing_tuple(SCHEMA, waterline, 200)
-    driver.send([*late, on_time], "json", from_micros(waterline))
-    driver.close(waterline + 60 * SECOND)
+    watermark = micros(driver.settle())
+    late = [closing_tuple(SCHEMA, watermark - 1 - number, 100 + number) for number in range(25)]
+    on_time = closing_tuple(SCHEMA, watermark, 200)
+    driver.send([*late, on_time], "json", from_micros(watermark))
+    driver.close(watermark + 60 * SECOND)
     driver.settle()
 
     bad_type = {"seq": 300, "gem_pack": "many", "time": "2026-03-01T12:05:00Z"}
@@ -257,7 +257,7 @@ def test_late_and_malformed_tuples_are_dead_letters_page_by_page(api: Api) -> No
 
     driver.delete([everything])
     api.wait_deleted(everything.id)
-    driver.close(waterline + 70 * SECOND)
+    driver.close(watermark + 70 * SECOND)
     driver.settle()
     at_once = [letter for page in api.dead_letters(driver.stream) for letter in page]
     pages = list(api.dead_letters(driver.stream, limit=4))
@@ -272,5 +272,5 @@ def test_late_and_malformed_tuples_are_dead_letters_page_by_page(api: Api) -> No
     assert (info["late"], info["malformed"]) == (25, 3)
     everything.info = api.wait_state(everything.id, "RETIRED")
     sequences = {row[SEQUENCE] for row in driver.read(everything)}
-    assert 200 in sequences, "a tuple exactly on the waterline is not late"
+    assert 200 in sequences, "a tuple exactly on the watermark is not late"
     assert not sequences & {*range(100, 125), 300, 301}

@@ -56,12 +56,12 @@ def recomputed(
     query: Query,
     tuples: Iterable[Row],
     life: Life = ALWAYS,
-    waterline: float = 1000,
+    watermark: float = 1000,
     late: Sequence[int] = (),
 ) -> list[Row]:
     """Recompute a query."""
     with Recompute(SCHEMA, list(tuples), late) as recompute:
-        return recompute.rows(query, life, at(waterline))
+        return recompute.rows(query, life, at(watermark))
 
 
 def windows_of(rows: list[Row]) -> list[tuple[dt.datetime, dt.datetime, int]]:
@@ -133,11 +133,11 @@ def test_a_slide_need_not_divide_the_size_and_an_offset_moves_the_edges() -> Non
     assert windows_of(rows) == [(at(-3), at(1), 2), (at(1), at(5), 1)]
 
 
-def test_windows_fire_when_the_waterline_reaches_their_end() -> None:
+def test_windows_fire_when_the_watermark_reaches_their_end() -> None:
     query = Aggregation((COUNT,), Window(4 * SECOND, 4 * SECOND))
     tuples = [purchase(0, 1), purchase(1, 5), purchase(2, 10)]
-    assert windows_of(recomputed(query, tuples, waterline=7.999999)) == [(at(0), at(4), 1)]
-    assert windows_of(recomputed(query, tuples, waterline=8)) == [(at(0), at(4), 1), (at(4), at(8), 1)]
+    assert windows_of(recomputed(query, tuples, watermark=7.999999)) == [(at(0), at(4), 1)]
+    assert windows_of(recomputed(query, tuples, watermark=8)) == [(at(0), at(4), 1), (at(4), at(8), 1)]
 
 
 def test_a_draining_query_emits_windows_that_end_by_active_to_and_no_later_ones() -> None:
@@ -147,7 +147,7 @@ def test_a_draining_query_emits_windows_that_end_by_active_to_and_no_later_ones(
     assert windows_of(until_8) == [(at(0), at(4), 1), (at(4), at(8), 1)]
     until_7 = recomputed(query, tuples, Life(None, at(7.999999), deleted=True))
     assert windows_of(until_7) == [(at(0), at(4), 1)]
-    assert windows_of(recomputed(query, tuples, Life(None, at(8), deleted=True), waterline=5)) == [(at(0), at(4), 1)]
+    assert windows_of(recomputed(query, tuples, Life(None, at(8), deleted=True), watermark=5)) == [(at(0), at(4), 1)]
 
 
 def test_a_window_that_began_at_or_before_active_from_is_partial() -> None:
@@ -173,7 +173,7 @@ def test_where_comes_before_windows_and_follows_three_valued_logic() -> None:
     ]
 
 
-def test_a_stream_without_a_waterline_has_no_windows_due() -> None:
+def test_a_stream_without_a_watermark_has_no_windows_due() -> None:
     with Recompute(SCHEMA, [], ()) as recompute:
         assert recompute.rows(Aggregation((COUNT,), Window(SECOND, SECOND)), ALWAYS, None) == []
 
@@ -188,10 +188,10 @@ def test_a_life_must_make_sense() -> None:
 def test_sessions_end_a_gap_after_their_last_tuple_and_are_parted_by_a_whole_gap() -> None:
     tuples = [purchase(number, time, 1, 1.0) for number, time in enumerate((0, 1.5, 3.4, 5.4, 7))]
     query = Aggregation((COUNT,), Sessions(2 * SECOND), ("gem_pack",))
-    assert windows_of(recomputed(query, tuples, waterline=8.9)) == [(at(0), at(5.4), 3)]
-    assert windows_of(recomputed(query, tuples, waterline=9)) == [(at(0), at(5.4), 3), (at(5.4), at(9), 2)]
+    assert windows_of(recomputed(query, tuples, watermark=8.9)) == [(at(0), at(5.4), 3)]
+    assert windows_of(recomputed(query, tuples, watermark=9)) == [(at(0), at(5.4), 3), (at(5.4), at(9), 2)]
     of_another_key = [purchase(9, 2, 2, 1.0)]
-    assert windows_of(recomputed(query, [*tuples, *of_another_key], waterline=5)) == [(at(2), at(4), 1)]
+    assert windows_of(recomputed(query, [*tuples, *of_another_key], watermark=5)) == [(at(2), at(4), 1)]
 
 
 @settings(deadline=None)

@@ -62,7 +62,7 @@ def draw_time(start: int, newest: int, share: float, push: Push, lateness: int, 
     style = rng.random()
     if style < 0.25:  # on an edge of windows, or just beside it
         return ideal // SECOND * SECOND + rng.choice((0, 0, 0, -1, 1))
-    if style < 0.30:  # exactly on the waterline, as far as one can tell: not late
+    if style < 0.30:  # exactly on the watermark, as far as one can tell: not late
         return newest - lateness
     if style < 0.45:
         return ideal

@@ -34,7 +34,7 @@ def verify(driver: Driver) -> None:
 
 
 def check_stream(driver: Driver) -> list[str]:
-    """Check which tuples were late, and the stream's clock, waterline and counters."""
+    """Check which tuples were late, and the stream's clock, watermark and counters."""
     complaints = []
     complaint = check_late(driver.schema, driver.pushes, driver.late)
     if complaint is not None:
@@ -45,11 +45,11 @@ def check_stream(driver: Driver) -> list[str]:
     info = driver.info
     if info["late"] != len(driver.late):
         complaints.append(f"late must count the {len(driver.late)} dead letters, got {info['late']!r}")
-    clock, waterline = micros(parse_time(info["clock"])), micros(parse_time(info["waterline"]))
+    clock, watermark = micros(parse_time(info["clock"])), micros(parse_time(info["watermark"]))
     if clock != driver.newest:
         complaints.append(f"clock must be the greatest event time {driver.newest}, got {info['clock']!r}")
-    if waterline != clock - driver.schema.lateness:
-        complaints.append(f"waterline must be clock - {driver.schema.lateness} us, got {info!r}")
+    if watermark != clock - driver.schema.lateness:
+        complaints.append(f"watermark must be clock - {driver.schema.lateness} us, got {info!r}")
     return complaints
 
 
@@ -72,8 +72,8 @@ def check_query(driver: Driver, registered: Registered, recompute: Recompute) ->
     except WireError as error:
         complaints.append(f"a row is not as the contract says: {error}")
     else:
-        waterline = parse_time(driver.info["waterline"])
-        expected = [row for life in lives for row in recompute.rows(query, life, waterline)]
+        watermark = parse_time(driver.info["watermark"])
+        expected = [row for life in lives for row in recompute.rows(query, life, watermark)]
         complaints.append(match_rows(output, expected, rows))
         if isinstance(query, Aggregation) and not changelog:
             complaints.append(check_window_order(rows))

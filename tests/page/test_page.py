@@ -240,7 +240,7 @@ def test_a_stream_that_cannot_be_read_says_why(rest: Rest, person: Visit) -> Non
     rest.commit(
         streams={definition.id: counts},
         clocks={definition.id: START * SECOND},
-        waterlines={definition.id: (START - 2) * SECOND},
+        watermarks={definition.id: (START - 2) * SECOND},
         dead_letters=[rest.batches.dead_letters(definition.id, [late])],
     )
     page = person.open()

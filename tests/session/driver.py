@@ -184,13 +184,15 @@ class Driver:
             "counts": [rows for _, rows, _ in ordered],
             "latest_event_us": [latest for _, _, latest in ordered],
         }
+        watermarks = {s: None if t is None else t - LATENESS for s, t in clocks.items()}
         record: dict[str, Any] = {
             "seq": self.state.applied_seq + 1,
             "epoch": self.state.epoch if epoch is None else epoch,
             "previous_epoch": self.state.active_epoch,
             "clocks_at_start": at_start,
             "clocks": clocks,
-            "waterlines": {s: None if t is None else t - LATENESS for s, t in clocks.items()},
+            "watermarks": watermarks,
+            "fired": watermarks,
             "idle": list(idle),
             "planned_us": self.clock.us if planned is None else planned.planned_us,
             "started_us": self.clock.us,

@@ -47,24 +47,24 @@ def test_a_stream_is_in_a_changelog_when_its_creation_is_answered(driver: Driver
     body = driver.session.streams.describe("PURCHASES")
     assert body["columns"][3] == {"name": "time", "type": "TIMESTAMP", "event_time": True}
     assert body["source"]["connector"] == "push"
-    assert (body["clock"], body["waterline"], body["tuples"]) == (None, None, 0)
+    assert (body["clock"], body["watermark"], body["tuples"]) == (None, None, 0)
 
 
 def test_a_stream_reports_what_batches_took_in(driver: Driver) -> None:
     driver.batch({"s-1": 10})
     driver.batch({"s-1": 5})
     body = driver.session.streams.describe("purchases")
-    assert (body["clock"], body["waterline"]) == (
+    assert (body["clock"], body["watermark"]) == (
         "2023-11-14T22:13:30.000000Z",
         "2023-11-14T22:13:28.000000Z",
     )
     assert (body["tuples"], body["bytes"]) == (2, 140)
 
 
-def test_a_stream_reports_the_options_of_its_waterline_and_whether_it_is_idle(driver: Driver) -> None:
-    options = "max_future = 'none', idle_timeout = '90 s', waterline_percentile = '99.5'"
+def test_a_stream_reports_the_options_of_its_watermark_and_whether_it_is_idle(driver: Driver) -> None:
+    options = "max_future = 'none', idle_timeout = '90 s', watermark_percentile = '99.5'"
     driver.session.streams.create(STREAM.format("ads").replace("format = 'json'", f"format = 'json', {options}"))
-    fields = ("max_future_seconds", "idle_timeout_seconds", "waterline_percentile", "idle")
+    fields = ("max_future_seconds", "idle_timeout_seconds", "watermark_percentile", "idle")
     assert [driver.session.streams.describe("purchases")[name] for name in fields] == [3600.0, None, None, False]
     assert [driver.session.streams.describe("ads")[name] for name in fields] == [None, 90.0, 99.5, False]
     assert driver.session.streams.describe("ads")["source"]["options"] == {}
@@ -687,7 +687,8 @@ EMPTY_BATCH = {
     "epoch": 1,
     "clocks_at_start": {},
     "clocks": {},
-    "waterlines": {},
+    "watermarks": {},
+    "fired": {},
     "committed_us": BEGINNING,
     "streams": {},
     "results": [],

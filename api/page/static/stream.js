@@ -83,7 +83,7 @@ export function showStream(panel, name, { announce }) {
       ["Malformed", count(stream.malformed)],
       ["Skipped", stream.skipped ? count(stream.skipped) : null],
       ["Clock", clockTime(stream.clock)],
-      ["Waterline", stream.idle ? `${clockTime(stream.waterline)} (idle)` : clockTime(stream.waterline)],
+      ["Watermark", stream.idle ? `${clockTime(stream.watermark)} (idle)` : clockTime(stream.watermark)],
       ["Lateness", duration(stream.lateness_seconds)],
       ["Queries", count(stream.queries)],
     ]);

@@ -9,7 +9,7 @@ const HEADINGS = [
   ["Stream", null],
   ["Tuples/s", "number"],
   ["", "trend"],
-  ["Waterline", "number"],
+  ["Watermark", "number"],
   ["Late", "number"],
   ["Malformed", "number"],
 ];
@@ -27,7 +27,7 @@ class Rates {
   }
 }
 
-/** Return `{show(streams)}`, which gives the sum of the rates and how far the last waterline is behind. */
+/** Return `{show(streams)}`, which gives the sum of the rates and how far the last watermark is behind. */
 export function streamsPanel() {
   const rates = new Rates();
   const history = new History();
@@ -59,7 +59,7 @@ export function streamsPanel() {
     history.keep(streams.map((stream) => stream.id));
     const behind = streams
       .filter((s) => !s.idle)
-      .map((s) => secondsBehind(s.waterline))
+      .map((s) => secondsBehind(s.watermark))
       .filter((s) => s !== null);
     return { rate: known ? sum : null, behind: behind.length ? Math.max(...behind) : null };
   }
@@ -87,7 +87,7 @@ function row(stream) {
 }
 
 function update(node, stream, rate, trend) {
-  const [name, tuples, line, waterline, late, malformed] = node.children;
+  const [name, tuples, line, watermark, late, malformed] = node.children;
   const [over, columns, error] = name.children;
   say(over.lastElementChild, stream.source.connector);
   say(columns, stream.columns.map((column) => `${column.name} ${column.type}`).join(", "));
@@ -97,9 +97,9 @@ function update(node, stream, rate, trend) {
   set(node, "data-state", stream.error ? "failed" : null);
   say(tuples, count(rate));
   draw(line.firstElementChild, trend);
-  const behind = secondsBehind(stream.waterline);
-  say(waterline, stream.idle ? "idle" : ago(behind));
-  set(waterline, "title", stream.waterline ? `waterline ${stream.waterline}, clock ${stream.clock}` : "no tuple yet");
+  const behind = secondsBehind(stream.watermark);
+  say(watermark, stream.idle ? "idle" : ago(behind));
+  set(watermark, "title", stream.watermark ? `watermark ${stream.watermark}, clock ${stream.clock}` : "no tuple yet");
   warn(late, stream.late);
   warn(malformed, stream.malformed);
 }

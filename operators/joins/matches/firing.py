@@ -73,10 +73,10 @@ class JoinOperator:
             joins.setdefault(window, []).append(parts)
         return joins
 
-    def reached(self, waterlines: Mapping[str, int | None]) -> int | None:
-        """Return the waterline of their windows: the least of their streams, None when one has none."""
-        of_streams = [waterlines.get(stream) for stream in self.streams]
-        return None if None in of_streams else min(waterline for waterline in of_streams if waterline is not None)
+    def reached(self, watermarks: Mapping[str, int | None]) -> int | None:
+        """Return the watermark of their windows: the least of their streams, None when one has none."""
+        of_streams = [watermarks.get(stream) for stream in self.streams]
+        return None if None in of_streams else min(watermark for watermark in of_streams if watermark is not None)
 
 
 @dataclass(frozen=True)

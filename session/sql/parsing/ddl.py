@@ -16,7 +16,7 @@ from sources.connectors.static_table import format_of, validate_table
 from sources.core.errors import NotAllowed
 from sources.core.names import composed
 from sources.core.schema import Field, Schema, StreamSchema
-from sources.core.waterline_options import WaterlineOptions, split_options
+from sources.core.watermark_options import WatermarkOptions, split_options
 
 MAX_COLUMNS = 1000
 _NAME = re.compile(r"[^\W\d]\w{0,99}")
@@ -46,8 +46,8 @@ def parse_create_stream(cursor: Cursor) -> CreateStream:
     schema = _stream_schema(cursor, at)
     with_at = cursor.start
     options = _parse_options(cursor, "push")
-    connector, format_, connector_options, waterline = _check_options(cursor, name, schema, with_at, options)
-    return CreateStream(name, schema, connector, format_, connector_options, if_not_exists, waterline)
+    connector, format_, connector_options, watermark = _check_options(cursor, name, schema, with_at, options)
+    return CreateStream(name, schema, connector, format_, connector_options, if_not_exists, watermark)
 
 
 def parse_create_table(cursor: Cursor) -> CreateTable:
@@ -207,7 +207,7 @@ def _parse_value(cursor: Cursor) -> str:
 
 def _check_options(
     cursor: Cursor, name: str, schema: StreamSchema, at: int, options: dict[str, tuple[str, int]]
-) -> tuple[str, str, dict[str, str], WaterlineOptions]:
+) -> tuple[str, str, dict[str, str], WatermarkOptions]:
     """Return connector, format, the connector's options, which it checks, and the options that every stream has."""
     if "connector" not in options:
         raise cursor.not_allowed(f"WITH must name a connector: {', '.join(map(repr, CONNECTORS))}.", at)
@@ -216,11 +216,11 @@ def _check_options(
     formats = CONNECTORS[connector].formats if connector in CONNECTORS else ()
     format_ = values.pop("format", formats[0] if formats else "").lower()
     try:
-        waterline, connector_options = split_options(values)
+        watermark, connector_options = split_options(values)
         validate_definition(name, schema, connector, format_, connector_options)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, at)) from None
-    return connector, format_, connector_options, waterline
+    return connector, format_, connector_options, watermark
 
 
 def _offset_to_blame(error: NotAllowed, options: Mapping[str, tuple[str, int]], default: int) -> int:

@@ -33,7 +33,7 @@ STREAM = {
     "columns": [{"name": "user_id", "type": "BIGINT"}, {"name": "time", "type": "TIMESTAMP"}],
     "source": {"connector": "push", "format": "json"},
     "clock": "2026-01-01T00:00:04.000000Z",
-    "waterline": "2026-01-01T00:00:02.500000Z",
+    "watermark": "2026-01-01T00:00:02.500000Z",
     "tuples": 7,
     "late": 1,
     "malformed": 2,

@@ -25,13 +25,13 @@ def test_the_list_of_streams_shows_clocks_and_counts(braid: Braid) -> None:
     lines = braid("streams").stdout.splitlines()
     assert lines[0].split()[0] == "name"
     assert "columns" not in lines[0].split()
-    assert {"clock", "waterline", "tuples"} <= set(lines[0].split())
+    assert {"clock", "watermark", "tuples"} <= set(lines[0].split())
     assert json.loads(braid("streams", "--json").stdout) == STREAM
 
 
 def test_one_stream_is_shown_field_by_field(braid: Braid) -> None:
     lines = braid("streams", "purchases").stdout.splitlines()
-    assert "waterline  2026-01-01T00:00:02.500000Z" in lines
+    assert "watermark  2026-01-01T00:00:02.500000Z" in lines
     assert "clock      2026-01-01T00:00:04Z" in lines
     assert "columns    user_id BIGINT, time TIMESTAMP" in lines
     assert json.loads(braid("streams", "purchases", "--json").stdout) == STREAM

@@ -414,14 +414,6 @@ def test_what_is_told_without_a_flush_may_be_torn(driver: Driver, torn: bytes) -
     assert driver.session.lookup.describe(query)["state"] == RUNNING
 
 
-def test_a_snapshot_of_another_version_is_refused(driver: Driver) -> None:
-    driver.session.write_snapshot()
-    value = driver.storage.get_json(snapshot.PATH)
-    driver.storage.put_json(snapshot.PATH, {**value, "version": 99})
-    with pytest.raises(CorruptData, match="version 2 or 3; got 99"):
-        driver.recovered()
-
-
 def test_requests_read_back_as_they_were_written(driver: Driver) -> None:
     driver.create(AGGREGATION.format("purchases", 5), name="revenue", ttl_seconds=7, labels={"a": "b"})
     record = driver.state.queries["q-1"]

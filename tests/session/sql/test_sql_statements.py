@@ -19,7 +19,7 @@ from session.sql.statements import (
 )
 from sources.core.errors import BraidError
 from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
-from sources.core.waterline_options import WaterlineOptions
+from sources.core.watermark_options import WatermarkOptions
 
 CONTRACT = (
     "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"
@@ -98,19 +98,19 @@ def test_options_of_connectors() -> None:
         ),
     ],
 )
-def test_options_of_the_waterline_beside_those_of_every_connector(connector: str, options: dict[str, str]) -> None:
+def test_options_of_the_watermark_beside_those_of_every_connector(connector: str, options: dict[str, str]) -> None:
     statement = parse_statement(
         f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (MAX_FUTURE = '10 min', {connector},"
-        " idle_timeout = '5 s', waterline_percentile = 99.5)"
+        " idle_timeout = '5 s', watermark_percentile = 99.5)"
     )
     assert isinstance(statement, CreateStream)
     assert statement.options == options
-    assert statement.waterline == WaterlineOptions(600_000_000, 5_000_000, 99.5)
+    assert statement.watermark == WatermarkOptions(600_000_000, 5_000_000, 99.5)
     unlimited = parse_statement(
         f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH ({connector}, max_future = 'none')"
     )
     assert isinstance(unlimited, CreateStream)
-    assert unlimited.waterline == WaterlineOptions(None)
+    assert unlimited.watermark == WatermarkOptions(None)
 
 
 def test_names_and_types_have_other_spellings() -> None:
@@ -200,7 +200,7 @@ PUSH = "WITH (connector = 'push')"
         (f"CREATE STREAM s ({T}) WITH (connector ^'push')", 400, "Expected ="),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^max_future = 'soon')", 422, "'none' or a duration"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^idle_timeout = '0 s')", 422, "longer than 0"),
-        (f"CREATE STREAM s ({T}) WITH (^waterline_percentile = 101, connector = 'push')", 422, "at most 100"),
+        (f"CREATE STREAM s ({T}) WITH (^watermark_percentile = 101, connector = 'push')", 422, "at most 100"),
         ("CREATE ^STREEM s", 400, "Expected STREAM, TABLE or QUERY"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from tests.session.driver import AGGREGATION, SELECTION, Driver
 
-# lateness is 2 s: a tuple at t moves the waterline to t - 2 s
+# lateness is 2 s: a tuple at t moves the watermark to t - 2 s
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ from tests.session.driver import AGGREGATION, SELECTION, Driver
         # no tuple at all, or none between creation and deletion: nothing can come
         (SELECTION, None, None, None, "RETIRED"),
         (AGGREGATION, 10, None, None, "RETIRED"),
-        # a selection sees t <= active_to (20): those are late once the waterline is above 20
+        # a selection sees t <= active_to (20): those are late once the watermark is above 20
         (SELECTION, 10, 20, 21, "DRAINING"),
         (SELECTION, 10, 20, 22, "DRAINING"),
         (SELECTION, 10, 20, 23, "RETIRED"),
-        # an aggregation emits windows that end by active_to: all final once the waterline reaches it
+        # an aggregation emits windows that end by active_to: all final once the watermark reaches it
         (AGGREGATION, 10, 20, 21, "DRAINING"),
         (AGGREGATION, 10, 20, 22, "RETIRED"),
         (AGGREGATION, None, 20, 21, "DRAINING"),
@@ -122,7 +122,7 @@ def test_a_drain_may_be_cut_short_by_a_second_deletion(driver: Driver) -> None:
     assert driver.session.lookup.describe(query)["state"] == "RETIRED"
 
 
-def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
+def test_a_silent_drain_times_out_and_a_rising_watermark_restarts_the_timer(
     open_driver: Callable[..., Driver],
 ) -> None:
     driver = open_driver(drain_timeout=60)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -23,7 +22,6 @@ from router.batch_index import BatchIndex
 from router.result_reader import ResultReader
 from session.commands.queries import MAX_DEPLOYMENTS
 from session.commands.query_requests import Replacement
-from session.log.snapshot import PATH
 from session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
 from sources.core.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
 from sources.core.record_log import RecordLog
@@ -86,7 +84,7 @@ class World:
         for record in driver.changelogs():
             if record["epoch"] > self.live.epoch:
                 self.live.apply(record, clocks)
-        # the waterline is two seconds back
+        # the watermark is two seconds back
         seconds = [self.second + offset for offset in (0, 1, -1, 2)[: number % 5]]
         tuples = [Tuple(len(self.tuples) + i, second, self.live.epoch) for i, second in enumerate(seconds)]
         self.tuples += tuples
@@ -347,7 +345,7 @@ def test_what_a_query_waited_for_in_an_earlier_pause_does_not_end_a_later_one(
     pause(driver, query)
     step(driver)
     assert query in driver.state.draining
-    driver.clock.advance(6)  # it is given up before the waterline reaches 10
+    driver.clock.advance(6)  # it is given up before the watermark reaches 10
     driver.session.step()
     resume(driver, query)
     driver.batch()
@@ -553,29 +551,3 @@ def test_a_request_to_replace_a_query_that_failed_meanwhile_is_applied(
     assert (body["state"], body["replaced_by"]) == (FAILED, None)
     step(driver)
     assert state(driver, "q-2") == RUNNING
-
-
-def test_what_was_written_before_queries_paused_reads_back(driver: Driver) -> None:
-    running, draining = driver.run(CHEAP, REVENUE)
-    driver.batch({"s-1": 10})
-    driver.session.queries.delete(draining)
-    driver.create(CHEAP)
-    step(driver)
-    driver.session.write_snapshot()
-    before = driver.observed()
-    value = driver.storage.get_json(PATH)
-    for name in ("is_ending", "requested_us", "deployments", "replaced_by"):
-        del value["progress"][name]
-    driver.storage.put(PATH, orjson.dumps({**value, "version": 2}))
-    for name in driver.storage.names("queries"):
-        lines = driver.storage.get(f"queries/{name}").replace(b',"replaces":null', b"").splitlines(keepends=True)
-        driver.storage.put(f"queries/{name}", b"".join(line[line.index(b"q-") :] for line in lines))
-    after = driver.recovered()
-    for query in [*before["queries"], *after["queries"]]:
-        query.pop("is_ending")
-    assert after == before
-    driver.crash()
-    assert (state(driver, running), state(driver, draining)) == (RUNNING, DRAINING)
-    driver.batch({"s-1": 30})
-    assert state(driver, draining) == RETIRED
-    assert pause(driver, running)["state"] == PAUSED

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from sources.core.errors import NotAllowed
 from sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.waterline_options import HOUR, LONGEST, SECOND, WaterlineOptions, format_duration, split_options
+from sources.core.watermark_options import HOUR, LONGEST, SECOND, WatermarkOptions, format_duration, split_options
 
 
 def test_defaults() -> None:
-    assert split_options({"path": "x"}) == (WaterlineOptions(HOUR, None, None), {"path": "x"})
+    assert split_options({"path": "x"}) == (WatermarkOptions(HOUR, None, None), {"path": "x"})
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_defaults() -> None:
     ],
 )
 def test_durations(text: str, us: int | None) -> None:
-    waterline, rest_of_options = split_options({"max_future": text, "idle_timeout": text, "rate": "5"})
-    assert (waterline.max_future_us, waterline.idle_timeout_us, rest_of_options) == (us, us, {"rate": "5"})
+    watermark, rest_of_options = split_options({"max_future": text, "idle_timeout": text, "rate": "5"})
+    assert (watermark.max_future_us, watermark.idle_timeout_us, rest_of_options) == (us, us, {"rate": "5"})
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_durations(text: str, us: int | None) -> None:
         ("idle_timeout", "0 s", "must be longer than 0"),
         ("idle_timeout", "0.5 us", "whole number of microseconds"),
         ("max_future", "36526 d", "at most 100 years"),
-        ("waterline_percentile", "most", "must be a number such as '99.5'; got 'most'"),
-        ("waterline_percentile", "0", "over 0 and at most 100"),
-        ("waterline_percentile", "100.1", "over 0 and at most 100"),
-        ("waterline_percentile", "nan", "got 'nan'"),
+        ("watermark_percentile", "most", "must be a number such as '99.5'; got 'most'"),
+        ("watermark_percentile", "0", "over 0 and at most 100"),
+        ("watermark_percentile", "100.1", "over 0 and at most 100"),
+        ("watermark_percentile", "nan", "got 'nan'"),
     ],
 )
 def test_refused(name: str, text: str, message: str) -> None:
@@ -65,8 +65,8 @@ def test_no_future_at_all_may_be_allowed() -> None:
 
 @given(st.integers(0, LONGEST))
 def test_a_duration_is_shown_as_it_may_be_written(us: int) -> None:
-    waterline, _ = split_options({"max_future": format_duration(us)})
-    assert waterline.max_future_us == us
+    watermark, _ = split_options({"max_future": format_duration(us)})
+    assert watermark.max_future_us == us
 
 
 def test_durations_are_shown_in_the_largest_whole_unit() -> None:
@@ -77,9 +77,9 @@ def test_durations_are_shown_in_the_largest_whole_unit() -> None:
 
 def test_a_definition_keeps_them() -> None:
     schema = StreamSchema((Field("t", TIMESTAMP),), "t", 0)
-    options = WaterlineOptions(None, 5 * SECOND, 99.5)
-    definition = StreamDefinition("s-1", "s", schema, "push", "json", waterline=options)
+    options = WatermarkOptions(None, 5 * SECOND, 99.5)
+    definition = StreamDefinition("s-1", "s", schema, "push", "json", watermark=options)
     assert StreamDefinition.from_json(definition.to_json()) == definition
     older = definition.to_json()
-    del older["waterline"]
-    assert StreamDefinition.from_json(older).waterline == WaterlineOptions()
+    del older["watermark"]
+    assert StreamDefinition.from_json(older).watermark == WatermarkOptions()

@@ -1,7 +1,7 @@
-"""What a CREATE STREAM says about the stream's waterline, whatever its connector: three options of WITH.
+"""What a CREATE STREAM says about the stream's watermark, whatever its connector: three options of WITH.
 
 ``max_future`` bounds how far ahead of the processing time an event time may be, ``idle_timeout`` says after how long a
-silence joined streams no longer wait, ``waterline_percentile`` which of the event times the waterline follows.
+silence joined streams no longer wait, ``watermark_percentile`` which of the event times the watermark follows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sources.core.errors import NotAllowed
 
 MAX_FUTURE = "max_future"
 IDLE_TIMEOUT = "idle_timeout"
-PERCENTILE = "waterline_percentile"
+PERCENTILE = "watermark_percentile"
 OPTIONS = (MAX_FUTURE, IDLE_TIMEOUT, PERCENTILE)
 NONE = "none"
 
@@ -38,10 +38,10 @@ _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,6})?")
 
 
 @dataclass(frozen=True)
-class WaterlineOptions:
+class WatermarkOptions:
     """Times are microseconds, and None switches the option off.
 
-    With ``percentile``, over 0 and at most 100, the waterline follows that percentile of the last event times; without
+    With ``percentile``, over 0 and at most 100, the watermark follows that percentile of the last event times; without
     it the greatest one.
     """
 
@@ -62,7 +62,7 @@ class WaterlineOptions:
         return {
             "max_future_seconds": None if self.max_future_us is None else self.max_future_us / 1e6,
             "idle_timeout_seconds": None if self.idle_timeout_us is None else self.idle_timeout_us / 1e6,
-            "waterline_percentile": self.percentile,
+            "watermark_percentile": self.percentile,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -74,13 +74,13 @@ class WaterlineOptions:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> WaterlineOptions:
+    def from_json(cls, value: Mapping[str, Any]) -> WatermarkOptions:
         """Read what :meth:`to_json` wrote."""
         return cls(**value)
 
 
-def split_options(options: Mapping[str, str]) -> tuple[WaterlineOptions, dict[str, str]]:
-    """Read the options of the waterline from those in WITH, and return the connector's beside them.
+def split_options(options: Mapping[str, str]) -> tuple[WatermarkOptions, dict[str, str]]:
+    """Read the options of the watermark from those in WITH, and return the connector's beside them.
 
     NotAllowed tells what may be written.
     """
@@ -91,7 +91,7 @@ def split_options(options: Mapping[str, str]) -> tuple[WaterlineOptions, dict[st
         values["idle_timeout_us"] = _duration(IDLE_TIMEOUT, options[IDLE_TIMEOUT])
     if PERCENTILE in options:
         values["percentile"] = _percentile(options[PERCENTILE])
-    return WaterlineOptions(**values), {name: value for name, value in options.items() if name not in OPTIONS}
+    return WatermarkOptions(**values), {name: value for name, value in options.items() if name not in OPTIONS}
 
 
 def format_duration(us: int) -> str:

@@ -1,4 +1,4 @@
-"""The options of waterlines on a running service: tuples of the far future, and a stream that falls silent."""
+"""The options of watermarks on a running service: tuples of the far future, and a stream that falls silent."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def test_a_join_does_not_wait_for_a_silent_stream_whose_old_tuples_are_late_when
     stream = api.stream(silent)
     assert stream["idle"] is True
     assert not api.stream(heard)["idle"]
-    assert [dt.datetime.fromisoformat(stream[name]) for name in ("clock", "waterline")] == [after(2), after(12)]
+    assert [dt.datetime.fromisoformat(stream[name]) for name in ("clock", "watermark")] == [after(2), after(12)]
 
     push(api, silent, (21, after(3)), (22, after(13)))
     wait_until(lambda: api.stream(silent)["tuples"] == 3, 60, "what it brings later is read")
     (letter,) = letters(api, silent)
     assert (letter["reason"], letter["tuple"]["v"]) == ("late", 21)
-    assert "before the waterline 2026-01-01T00:00:12.000000Z" in letter["detail"]
+    assert "before the watermark 2026-01-01T00:00:12.000000Z" in letter["detail"]
     push(api, heard, (12, after(25)))
     wait_until(lambda: len(rows()) == 2, 60, "it falls silent again")
     assert rows() == [(10, 20), (11, 22)]
