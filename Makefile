@@ -85,7 +85,7 @@ bench-quick: setup ## the quick form of every workload of the benchmark, under a
 bench: setup ## measure beside stock Spark and Flink; ARGUMENTS="WORKLOAD --queries 1,20 --peers spark"
 	@.venv/bin/braid bench $(or $(ARGUMENTS),astream-sc1 --queries 1,20,100,1000 --peers spark,flink)
 
-bench-kernels: setup ## time the kernels of a source task and of a lane; ARGUMENTS="mixed-bids --queries 100" for those of mixed queries only
+bench-kernels: setup ## time the kernels of a source task and of a partition; ARGUMENTS="mixed-bids --queries 100" for those of mixed queries only
 	@$(if $(ARGUMENTS),,$(PY) -m pytest tests/operators/bench_operators.py --benchmark-columns=median,min,rounds --benchmark-sort=name)
 	@$(PY) -m tests.operators.bench_mixed_queries $(ARGUMENTS)
 

@@ -168,7 +168,7 @@ def running(
 def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     """Return the supervisor of the Spark job."""
     command = [sys.executable, "-m", "engine.job_main", "--data-dir", _data_dir(settings, storage)]
-    command += ["--master", settings.master, "--lanes", str(settings.lanes)]
+    command += ["--master", settings.master, "--partitions", str(settings.partitions)]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
     command += ["--worker-memory-bytes", str(settings.worker_memory_bytes)]
     command += ["--batch-limit-seconds", str(settings.batch_limit_seconds)]

@@ -105,7 +105,7 @@ def make_system(name: str, reading: str = READ_PROBES) -> System:
 
 
 def variant(settings: str) -> str:
-    """Return the name of Braid with other settings, such as ``query_groups=off,lanes=1``, as a system of its own.
+    """Return the name of Braid with other settings, such as ``query_groups=off,partitions=1``, as a system of its own.
 
     Raises:
         ValueError: that is not how settings are written.

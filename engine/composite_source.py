@@ -31,7 +31,7 @@ _SHARED: dict[str, SourceTasks] = {}
 
 
 class CompositeSource(DataSource):
-    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``target_seconds`` of a batch."""
+    """Options: ``uri`` of the data folder, ``partitions`` (JSON list) and ``target_seconds`` of a batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,14 +39,14 @@ class CompositeSource(DataSource):
         return "braid-streams"
 
     def schema(self) -> str:
-        """Return the schema of the rows to lanes."""
+        """Return the schema of the rows to partitions."""
         return WIRE_SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's names
         """Return the reader."""
         return CompositeReader(
             self.options["uri"],
-            orjson.loads(self.options["lanes"]),
+            orjson.loads(self.options["partitions"]),
             self.options["target_seconds"],
         )
 
@@ -54,10 +54,10 @@ class CompositeSource(DataSource):
 class CompositeReader(DataSourceStreamReader):
     """The planner half runs in one lasting process, ``read`` in the workers."""
 
-    def __init__(self, uri: str, lanes: list[int], target_seconds: str) -> None:
+    def __init__(self, uri: str, partitions: list[int], target_seconds: str) -> None:
         self._uri = uri
         self._storage = Storage(uri)
-        self._lanes = lanes
+        self._partitions = partitions
         self._target_seconds = float(target_seconds)
         self._planner: Planner | None = None
         self._warm_ups = WARM_UP_BATCHES
@@ -81,15 +81,16 @@ class CompositeReader(DataSourceStreamReader):
         return end.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one task, or one per lane when there are tuples enough; the same for a batch that runs again.
+        """Return one task, or one per partition when there are tuples enough; the same for a batch that runs again.
 
-        The first batches are there to have every worker load what it needs: without tuples they have a task per lane.
+        The first batches are there to have every worker load what it needs: without tuples they have a task per
+        partition.
         """
         tuples = sum(span.end - span.start for span in Offset.from_json(end).spans)
-        tasks = max(1, min(len(self._lanes), tuples // TUPLES_WORTH_A_TASK))
+        tasks = max(1, min(len(self._partitions), tuples // TUPLES_WORTH_A_TASK))
         if self._warm_ups and not tuples:
             self._warm_ups -= 1
-            tasks = len(self._lanes)
+            tasks = len(self._partitions)
         return [InputPartition((start, end, task, tasks)) for task in range(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -101,7 +102,7 @@ class CompositeReader(DataSourceStreamReader):
         from engine.source_task import SourceTasks
 
         if self._uri not in _SHARED:
-            _SHARED[self._uri] = SourceTasks(self._storage, shared_plan(self._storage), self._lanes)
+            _SHARED[self._uri] = SourceTasks(self._storage, shared_plan(self._storage), self._partitions)
         with noting_damage(self._storage):
             rows = list(_SHARED[self._uri].run(Offset.from_json(start), Offset.from_json(end), task, tasks))
         yield to_batch(rows)

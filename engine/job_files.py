@@ -21,7 +21,7 @@ CHANGELOGS = "changelogs"
 ACTIVATIONS = "activations"
 PLANS = "plans"
 PLANNED = "planned.json"
-LANES = "lanes.json"
+PARTITIONS = "partitions.json"
 UNAVAILABLE = "unavailable.json"
 HEARTBEAT = "heartbeat.json"
 DAMAGED = "damaged.json"
@@ -113,22 +113,22 @@ def _read_message(storage: Storage, path: str) -> dict[str, Any]:
     return {}
 
 
-def read_lanes(storage: Storage) -> int | None:
-    """Return how many lanes the job of a data folder has, None before its first start decided that."""
+def read_partitions(storage: Storage) -> int | None:
+    """Return how many partitions the job of a data folder has, None before its first start decided that."""
     try:
-        return int(storage.get_json(LANES)["lanes"])
+        return int(storage.get_json(PARTITIONS)["partitions"])
     except FileNotFoundError:
         return None
     except (TypeError, KeyError, ValueError) as error:
-        raise not_read_back(LANES, repr(error), "the number of lanes") from error
+        raise not_read_back(PARTITIONS, repr(error), "the number of partitions") from error
 
 
-def check_lanes(storage: Storage) -> None:
-    """Raise CorruptData where the newest batch had another number of lanes: buckets would go to others than before."""
+def check_partitions(storage: Storage) -> None:
+    """Raise CorruptData where the newest batch had another number of partitions: keys would move."""
     batches = RecordLog(storage, BATCHES)
     newest = batches.latest()
     had = len(batches.read(newest).get("operator_busy_us", ())) if newest else 0
-    lanes = read_lanes(storage)
-    if had and lanes != had:
-        got = "it is missing" if lanes is None else f"it has {lanes}"
-        raise not_read_back(LANES, got, f"the number of lanes, {had} as the record of batch {newest} says,")
+    partitions = read_partitions(storage)
+    if had and partitions != had:
+        got = "it is missing" if partitions is None else f"it has {partitions}"
+        raise not_read_back(PARTITIONS, got, f"the number of partitions, {had} as the record of batch {newest} says,")

@@ -29,13 +29,13 @@ from engine.job_files import (
     JOB_FILE,
     READY_FILE,
     WARM_UP_BATCHES,
-    check_lanes,
+    check_partitions,
     noting_damage,
     read_damage,
-    read_lanes,
+    read_partitions,
     write_heartbeat,
 )
-from engine.pipeline import JobSettings, settle_lanes, start_job, start_spark
+from engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
 from engine.recovery.isolation_log import begin_attempt
 from engine.sink import RouterSink, sweep_unpublished
 from engine.spark.executor_pool import ExecutorPool
@@ -86,7 +86,9 @@ class Job:
         spark = start_spark(self._settings)
         self._jvm = SparkContext._gateway.proc  # type: ignore[union-attr]
         self._write_processes()
-        settle_lanes(self._storage, self._settings.lanes)  # only now: with a wrong master their number would be wrong
+        settle_partitions(
+            self._storage, self._settings.partitions
+        )  # only now: with a wrong master their number would be wrong
         pool = ExecutorPool(spark.sparkContext, self._settings.master, self._storage)
         pool.look()
         threading.Thread(target=pool.follow, args=(self._stopping,), name="executors", daemon=True).start()
@@ -113,8 +115,8 @@ class Job:
         failing = {"pid": os.getpid(), "times": failures, "is_isolating": True}
         self._storage.put(FAILING_FILE, orjson.dumps(failing))
         settings = self._settings
-        lanes = orjson.dumps(spread_over_partitions(settings.lanes)).decode()
-        command = [sys.executable, "-m", "engine.recovery.isolation", settings.uri, lanes]
+        partitions = orjson.dumps(spread_over_partitions(settings.partitions)).decode()
+        command = [sys.executable, "-m", "engine.recovery.isolation", settings.uri, partitions]
         command += [str(settings.worker_memory_bytes), str(settings.batch_limit_seconds), str(settings.join_row_limit)]
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **KEPT_MEMORY}) as search:
             while search.poll() is None:
@@ -159,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The Spark job of a Braid service; the service starts it.")
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--master", default="local[*]")
-    parser.add_argument("--lanes", type=int, default=0, help="0: as many as the master has cores")
+    parser.add_argument("--partitions", type=int, default=0, help="0: as many as the master has cores")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
     parser.add_argument("--worker-memory-bytes", type=int, default=0, help="0: half of what there is, shared by cores")
@@ -173,19 +175,22 @@ def main(arguments: list[str] | None = None) -> int:
     largest_conf = (
         spark_conf if most_executors is None else {**spark_conf, "spark.executor.instances": str(most_executors)}
     )
-    wanted_lanes = options.lanes or slots(options.master, largest_conf)
+    wanted_partitions = options.partitions or slots(options.master, largest_conf)
     with noting_damage(storage):
-        check_lanes(storage)
-    settled_lanes = read_lanes(storage)
-    lanes = wanted_lanes if settled_lanes is None else settled_lanes
-    if options.lanes not in (0, lanes):
-        print(f"There are {lanes} lanes, as at the first start on this data folder; not {options.lanes}.", flush=True)
+        check_partitions(storage)
+    settled_partitions = read_partitions(storage)
+    partitions = wanted_partitions if settled_partitions is None else settled_partitions
+    if options.partitions not in (0, partitions):
+        print(
+            f"There are {partitions} partitions, as at the first start on this data folder; not {options.partitions}.",
+            flush=True,
+        )
     job = Job(
         storage,
         JobSettings(
             uri=str(storage.local_root or options.data_dir),
             master=options.master,
-            lanes=lanes,
+            partitions=partitions,
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
             flush_batches=options.flush_batches == "on",

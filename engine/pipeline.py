@@ -1,4 +1,4 @@
-"""The Spark job: composite source, shuffle, and the sink that it is given, whose tasks run lanes.
+"""The Spark job: composite source, shuffle, and the sink that it is given, whose tasks run partitions.
 
 Its plan never changes while it runs; queries and streams come and go inside it.
 """
@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.composite_source import CompositeSource
-from engine.job_files import LANES, read_lanes
+from engine.job_files import PARTITIONS, read_partitions
 from engine.spark import class_archive
 from engine.spark.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
 from engine.spark.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
@@ -33,7 +33,7 @@ EXECUTORS = "executors"
 
 @dataclass(frozen=True)
 class JobSettings:
-    """``uri`` is the data folder; ``lanes`` is fixed by the first start, for state is kept by key group.
+    """``uri`` is the data folder; ``partitions`` is fixed by the first start, for state is kept by key group.
 
     ``flush_batches``: all that a batch wrote is flushed to disk before its record is written.
 
@@ -45,7 +45,7 @@ class JobSettings:
 
     uri: str
     master: str
-    lanes: int
+    partitions: int
     target_seconds: float
     join_row_limit: int
     flush_batches: bool = True
@@ -55,10 +55,10 @@ class JobSettings:
     executors: int | None = None
 
 
-def settle_lanes(storage: Storage, lanes: int) -> None:
-    """Fix the number of lanes of this data folder, unless an earlier start did: it never changes."""
-    if read_lanes(storage) is None:
-        storage.put_json(LANES, {"lanes": lanes})
+def settle_partitions(storage: Storage, partitions: int) -> None:
+    """Fix the number of partitions of this data folder, unless an earlier start did: it never changes."""
+    if read_partitions(storage) is None:
+        storage.put_json(PARTITIONS, {"partitions": partitions})
 
 
 def start_spark(settings: JobSettings, home: Path | None = None) -> SparkSession:
@@ -100,21 +100,21 @@ def _home(settings: JobSettings, temporary: str) -> Path:
 
 def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]) -> StreamingQuery:
     """Start the streaming query; it goes on from its checkpoint when there is one."""
-    lanes = spread_over_partitions(settings.lanes)
+    partitions = spread_over_partitions(settings.partitions)
     spark.dataSource.register(CompositeSource)
     spark.dataSource.register(sink)
     source = (
         spark.readStream.format(CompositeSource.name())
         .option("uri", settings.uri)
-        .option("lanes", orjson.dumps(lanes).decode())
+        .option("partitions", orjson.dumps(partitions).decode())
         .option("target_seconds", str(settings.target_seconds))
         .load()
     )
     return (
-        source.repartition(len(lanes), "lane")
+        source.repartition(len(partitions), "partition")
         .writeStream.format(sink.name())
         .option("uri", settings.uri)
-        .option("lanes", orjson.dumps(lanes).decode())
+        .option("partitions", orjson.dumps(partitions).decode())
         .option("join_row_limit", str(settings.join_row_limit))
         .option("flush_batches", str(settings.flush_batches))
         .option("checkpointLocation", f"{settings.uri}/{CHECKPOINT}")

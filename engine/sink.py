@@ -1,7 +1,7 @@
-"""The router as Spark's sink (thesis 4.3.1.6): its tasks run lanes, its commit publishes the batch by its record.
+"""The router as Spark's sink (thesis 4.3.1.6): its tasks run partitions, its commit publishes the batch by its record.
 
-Tasks have staged result and dead-letter blocks and the state of lanes; each counts only once a batch record names it.
-The record is one atomic file named by the batch's number, so that committing a batch again, after a crash, changes
+Tasks have staged result and dead-letter blocks and the state of partitions; each counts only once a batch record names
+it. The record is one atomic file named by the batch's number, so that committing a batch again, after a crash, changes
 nothing.
 """
 
@@ -27,9 +27,9 @@ from sources.core.record_log import RecordLog, file_number
 from sources.core.storage import Storage
 
 if TYPE_CHECKING:
-    from engine.lane_task import LaneTasks
+    from engine.partition_task import PartitionTasks
 
-_SHARED: dict[str, LaneTasks] = {}
+_SHARED: dict[str, PartitionTasks] = {}
 
 
 @dataclass
@@ -40,8 +40,8 @@ class StagedRows(WriterCommitMessage):
 
 
 class RouterSink(DataSource):
-    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``join_row_limit``, see :class:`LaneTasks`; and
-    ``flush_batches`` (``True``, ``False``).
+    """Options: ``uri`` of the data folder, ``partitions`` (JSON list) and ``join_row_limit``, see
+    :class:`PartitionTasks`; and ``flush_batches`` (``True``, ``False``).
     """
 
     @classmethod
@@ -58,7 +58,7 @@ class RouterSink(DataSource):
         set_aside()
         return RouterWriter(
             self.options["uri"],
-            orjson.loads(self.options["lanes"]),
+            orjson.loads(self.options["partitions"]),
             int(self.options["join_row_limit"]),
             self.options["flush_batches"] == "True",
         )
@@ -67,22 +67,22 @@ class RouterSink(DataSource):
 class RouterWriter(DataSourceStreamArrowWriter):
     """``write`` runs in tasks, ``commit`` once a batch in a process that keeps nothing."""
 
-    def __init__(self, uri: str, lanes: list[int], join_row_limit: int, flush_batches: bool) -> None:
+    def __init__(self, uri: str, partitions: list[int], join_row_limit: int, flush_batches: bool) -> None:
         self._uri = uri
-        self._lanes = lanes
+        self._partitions = partitions
         self._join_row_limit = join_row_limit
         self._flush_batches = flush_batches
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Run the lane that the rows of this task are for; what it returns goes to ``commit``."""
+        """Run the partition that the rows of this task are for; what it returns goes to ``commit``."""
         set_aside()
         # Spark starts processes that only look this class up or commit: what computes takes a second to import
-        from engine.lane_task import LaneTasks
+        from engine.partition_task import PartitionTasks
         from engine.plan_log import shared_plan
 
         storage = Storage(self._uri)
         if self._uri not in _SHARED:
-            _SHARED[self._uri] = LaneTasks(storage, shared_plan(storage), self._lanes, self._join_row_limit)
+            _SHARED[self._uri] = PartitionTasks(storage, shared_plan(storage), self._partitions, self._join_row_limit)
         with noting_damage(storage):
             return StagedRows(_SHARED[self._uri].run(iterator))
 
@@ -102,7 +102,7 @@ class RouterWriter(DataSourceStreamArrowWriter):
 def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None:
     """Write the activation and the record of batch ``seq``, which ``rows`` describe, unless it is there already.
 
-    Raises NotReady, and writes nothing, when lanes did not see the same batch: Spark runs source tasks again whose
+    Raises NotReady, and writes nothing, when partitions did not see the same batch: Spark runs source tasks again whose
     output went with an executor, and a stream that could be read may be away by then. The batch has to run again.
     """
     log = RecordLog(storage, BATCHES)
@@ -110,28 +110,39 @@ def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None
         return
     decoded = [(kind, orjson.loads(body)) for kind, body in rows]
     record: dict[str, Any] = next(body for kind, body in decoded if kind == PROGRESS)
-    lanes = sorted((body for kind, body in decoded if kind == STATE), key=lambda body: body["lane"])
-    if len({lane["progress"] for lane in lanes}) > 1:
-        raise NotReady(f"All lanes must have seen the same batch {seq}, and did not; it runs again.")
+    partitions = sorted((body for kind, body in decoded if kind == STATE), key=lambda body: body["partition"])
+    if len({partition["progress"] for partition in partitions}) > 1:
+        raise NotReady(f"All partitions must have seen the same batch {seq}, and did not; it runs again.")
     write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])
     blocks = sorted(
         (body for kind, body in decoded if kind == BLOCK), key=lambda block: (block.get("task", 0), block["path"])
     )
     record["results"] = [block for block in blocks if "kind" in block]
     record["dead_letters"] = [block for block in blocks if "dead_letters" in block]
-    for lane in lanes:
-        record["failures"].update(lane["failures"])
-    record["lanes"] = {str(lane["lane"]): lane["path"] for lane in lanes if lane["path"] is not None}
-    record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
-    record["oldest_needed"] = min((lane["oldest"] for lane in lanes if lane.get("oldest") is not None), default=None)
-    record["emit_due_us"] = min((lane["due_us"] for lane in lanes if lane.get("due_us") is not None), default=None)
-    record["fire_to"] = {
-        stream: min(lane["fire_to"][stream] for lane in lanes) for stream in lanes[0].get("fire_to", {})
+    for partition in partitions:
+        record["failures"].update(partition["failures"])
+    record["partitions"] = {
+        str(partition["partition"]): partition["path"] for partition in partitions if partition["path"] is not None
     }
-    record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
+    record["bytes"] = {"state": sum(partition["bytes"] for partition in partitions)}
+    record["oldest_needed"] = min(
+        (partition["oldest"] for partition in partitions if partition.get("oldest") is not None), default=None
+    )
+    record["emit_due_us"] = min(
+        (partition["due_us"] for partition in partitions if partition.get("due_us") is not None), default=None
+    )
+    record["fire_to"] = {
+        stream: min(partition["fire_to"][stream] for partition in partitions)
+        for stream in partitions[0].get("fire_to", {})
+    }
+    record["operator_busy_us"] = [partition["busy_us"] for partition in partitions]
     if record.get("report") is not None:
-        record["report"]["lanes"] = united(lane["report"] for lane in lanes if lane["report"] is not None)
-        record["report"]["each_lane"] = [lane["report"]["busy_us"] if lane["report"] else {} for lane in lanes]
+        record["report"]["partitions"] = united(
+            partition["report"] for partition in partitions if partition["report"] is not None
+        )
+        record["report"]["each_partition"] = [
+            partition["report"]["busy_us"] if partition["report"] else {} for partition in partitions
+        ]
     record["committed_us"] = time.time_ns() // 1000
     record["duration_us"] = record["committed_us"] - record["started_us"]
     log.append(seq, record)
@@ -142,7 +153,7 @@ def sweep_unpublished(storage: Storage) -> int:
 
     A file's name begins with its batch's number. Files of batches after the newest published one will be written anew.
     A task of the newest published batch may have run twice: of its blocks only those that its record names count, of
-    its buckets, their tuples and files of lanes all, since the state knows which it holds.
+    its buckets, their tuples and files of partitions all, since the state knows which it holds.
     """
     log = RecordLog(storage, BATCHES)
     latest = log.latest()

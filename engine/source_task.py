@@ -42,10 +42,10 @@ BYTES_AT_ONCE = 1 << 28
 class SourceTasks:
     """What a worker process keeps between batches: the plan, open connectors, compiled operators."""
 
-    def __init__(self, storage: Storage, plan: PlanLog, lanes: list[int]) -> None:
+    def __init__(self, storage: Storage, plan: PlanLog, partitions: list[int]) -> None:
         self._storage = storage
         self._plan = plan
-        self._lanes = lanes
+        self._partitions = partitions
         self._batches = RecordLog(storage, BATCHES)
         self._connectors: dict[str, Connector] = {}
         self._operators: dict[str, tuple[object, dict[str, StreamOperators]]] = {}
@@ -101,8 +101,8 @@ class SourceTasks:
             "report": None if samples is None else {**self._work.tell(), "samples": samples.by_input},
         }
         body = orjson.dumps(control).decode()
-        for lane in self._lanes:
-            yield WireRow(lane, CONTROL, body)
+        for partition in self._partitions:
+            yield WireRow(partition, CONTROL, body)
 
     def _forget_dropped(self, live: LiveQueries) -> None:
         """Let go of the connectors of streams that are gone: a Kafka consumer would go on fetching."""
@@ -151,7 +151,7 @@ class SourceTasks:
         version, by_input = self._operators.get(stream.id, (None, {}))
         if version != live.version:
             by_input = {
-                name: StreamOperators(live, stream, len(self._lanes), by_input.get(name), name, lookups)
+                name: StreamOperators(live, stream, len(self._partitions), by_input.get(name), name, lookups)
                 for name, lookups in live.inputs(stream.id).items()
             }
             existing = {stream_id: inputs for stream_id, inputs in self._operators.items() if stream_id in live.streams}
@@ -202,8 +202,8 @@ class SourceTasks:
             yield from self._joined(share, output.joined, seq, task)
 
     def _joined(self, share: StreamShare, joined: IndexedTuples, seq: int, task: int) -> Iterator[WireRow]:
-        """Write tuples once, and their indexes for each lane."""
-        stored = StoredTuples(self._storage, seq, joined.table, joined.lanes)
+        """Write tuples once, and their indexes for each partition."""
+        stored = StoredTuples(self._storage, seq, joined.table, joined.partitions)
         for group, path in stored.paths.items():
             yield self._bucket(share, group, path, b"", task)
         for group, index in joined.indexes:
@@ -222,7 +222,7 @@ class SourceTasks:
     def _bucket(self, share: StreamShare, group: int, path: str, payload: bytes, task: int) -> WireRow:
         origin = {"task": task, "number": share.next_bucket()}
         body = orjson.dumps({"path": path, "stream": share.stream.id, **origin}).decode()
-        return WireRow(self._lanes[group], BUCKET, body, payload)
+        return WireRow(self._partitions[group], BUCKET, body, payload)
 
     def _dead_letters(self, share: StreamShare, seq: int, task: int) -> Iterator[WireRow]:
         if share.dead_letters:
@@ -233,7 +233,7 @@ class SourceTasks:
 
     def _block(self, entry: dict[str, Any], task: int) -> WireRow:
         body = orjson.dumps({"task": task, **entry}).decode()
-        return WireRow(self._lanes[task % len(self._lanes)], BLOCK, body)
+        return WireRow(self._partitions[task % len(self._partitions)], BLOCK, body)
 
 
 class _Samples:

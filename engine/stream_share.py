@@ -44,7 +44,7 @@ class StreamShare:
         self._buckets = 0
 
     def next_bucket(self) -> int:
-        """Return the number of the next bucket; lanes order buckets by task and number, however they arrive."""
+        """Return the number of the next bucket; partitions order buckets by task and number, however they arrive."""
         self._buckets += 1
         return self._buckets
 

@@ -1,6 +1,6 @@
 """The rows that pass between Spark's stages: few, small, about buckets and blocks rather than about tuples.
 
-Source tasks send ``WIRE_SCHEMA`` rows to lanes. A lane is one partition of the shuffle: one key group of
+Source tasks send ``WIRE_SCHEMA`` rows to partitions. A partition has one key group of
 every operator.
 
 | kind | body (JSON) | payload |
@@ -9,9 +9,9 @@ every operator.
 | ``bucket`` | ``{"path", "stream", "task", "number"}``: no path when the payload is the bucket | bucket or nothing |
 | ``block`` | an entry of the batch record: a result or dead-letter block | |
 
-A ``bucket`` with a path into ``tuples/`` is the lane's own path to tuples that other buckets refer to.
+A ``bucket`` with a path into ``tuples/`` is the partition's own path to tuples that other buckets refer to.
 
-Lanes tell the router kinds and bodies: ``block`` as above, ``progress`` (the first lane only) and ``state``.
+Partitions tell the router kinds and bodies: ``block`` as above, ``progress`` (the first partition only) and ``state``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-WIRE_SCHEMA = "lane int, kind string, body string, payload binary"
+WIRE_SCHEMA = "partition int, kind string, body string, payload binary"
 
 CONTROL = "control"
 BUCKET = "bucket"
@@ -29,14 +29,14 @@ BLOCK = "block"
 PROGRESS = "progress"
 STATE = "state"
 
-_ARROW = pa.schema([("lane", pa.int32()), ("kind", pa.string()), ("body", pa.string()), ("payload", pa.binary())])
+_ARROW = pa.schema([("partition", pa.int32()), ("kind", pa.string()), ("body", pa.string()), ("payload", pa.binary())])
 
 
 @dataclass(frozen=True)
 class WireRow:
-    """One row to a lane."""
+    """One row to a partition."""
 
-    lane: int
+    partition: int
     kind: str
     body: str
     payload: bytes = b""
@@ -45,7 +45,7 @@ class WireRow:
 def to_batch(rows: Sequence[WireRow]) -> pa.RecordBatch:
     """Return rows as the record batch that a source task yields."""
     columns = [
-        pa.array([r.lane for r in rows], pa.int32()),
+        pa.array([r.partition for r in rows], pa.int32()),
         pa.array([r.kind for r in rows], pa.string()),
         pa.array([r.body for r in rows], pa.string()),
         pa.array([r.payload for r in rows], pa.binary()),

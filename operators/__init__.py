@@ -1,1 +1,1 @@
-"""Shared operators: what source tasks and lanes do with tuples, for all queries at once."""
+"""Shared operators: what source tasks and partitions do with tuples, for all queries at once."""

@@ -1,7 +1,7 @@
 """The protocol of a kind of shared operator: what selections, aggregations, sessions and joins are to the job.
 
 A *kind* has a folder with all that is particular to it: which operator runs a query, both sides of the shuffle, and how
-rows of a query are read out of blocks. :mod:`operators.kinds` lists the kinds. Source tasks, lanes, the reader of
+rows of a query are read out of blocks. :mod:`operators.kinds` lists the kinds. Source tasks, partitions, the reader of
 results and the plan go through that list and name no kind.
 
 Each side is asked once for a chunk, or a batch, *and kind*, with all operators of the kind, so that what many operators
@@ -9,7 +9,7 @@ have in common is done once:
 
 - The *source side* of an input takes chunks of tuples. It gives result blocks, buckets by key group, and tuples that
   rows of joins will be made of.
-- The *lane side* fires windows from what a lane holds, says which of that is needed still, and merges it.
+- The *partition side* fires windows from what a partition holds, says which of that is needed still, and merges it.
 - The *reader* returns rows of a query from the blocks that name it.
 """
 
@@ -120,7 +120,7 @@ class SourceSide(Protocol):
 
     @property
     def spread_by(self) -> Collection[str]:
-        """The columns by which tuples may be spread over lanes: samples have them."""
+        """The columns by which tuples may be spread over partitions: samples have them."""
 
     @property
     def keys(self) -> Iterable[Expression]:
@@ -139,7 +139,7 @@ class SourceSide(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """What a lane holds, by operator, in the order of batches: partial aggregates, and tuples of inputs of joins."""
+    """The state of a partition, by operator, in the order of batches: partial aggregates, and tuples of inputs."""
 
     buckets: dict[str, list[Any]]
     tuples: dict[str, list[TupleBucket]]
@@ -147,11 +147,12 @@ class Held:
 
 @dataclass(frozen=True)
 class FiringBatch:
-    """What a lane side fires from, and where it says what it did.
+    """What a partition side fires from, and where it says what it did.
 
     ``held`` includes what the batch brought, of which ``new_buckets`` are the buckets. ``before`` and ``after`` are up
     to where the windows of each stream have fired around the batch, ``now_us`` is its processing time. Of a window of a
-    join ``join_row_limit`` rows are kept. ``told`` has the early rows of the lane; ``failures`` get messages by query.
+    join ``join_row_limit`` rows are kept. ``told`` has the early rows of the partition; ``failures`` get messages by
+    query.
     """
 
     held: Held
@@ -165,8 +166,8 @@ class FiringBatch:
     failures: dict[str, str]
 
 
-class LaneSide(Protocol):
-    """All operators of one kind at one epoch, in lanes; ``names`` are those of the buckets and tuples of theirs."""
+class PartitionSide(Protocol):
+    """All operators of one kind at one epoch, in a partition; ``names`` are those of their buckets and tuples."""
 
     @property
     def names(self) -> Collection[str]: ...
@@ -231,6 +232,6 @@ class OperatorKind:
     rule: Callable[[str, str], str]
     bytes_a_tuple: Callable[[Any], int]
     source_side: Callable[[LiveQueries, str], SourceSide]
-    lane_side: Callable[[LiveQueries, Predicates], LaneSide] | None
+    partition_side: Callable[[LiveQueries, Predicates], PartitionSide] | None
     reader: Callable[[BlockFiles], RowReader]
     cells: Callable[[Any], SpaceKey] | None = None

@@ -1,4 +1,4 @@
-"""Placement: which lanes the tuples of an operator go to."""
+"""Placement: which partitions the tuples of an operator go to."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Placement:
-    """Which lane the tuples of an input go to: that of ``salt`` and of the columns ``hashed`` of their key.
+    """Which partition the tuples of an input go to: that of ``salt`` and of the columns ``hashed`` of their key.
 
-    All go to all lanes where ``hashed`` is None. Those of keys with one of the hashes ``split`` do, too, unless the
-    input ``is_spread``: then each goes to one lane, by its values in the columns ``by``, or in all if these are none.
+    All go to all partitions where ``hashed`` is None. Those of keys with one of the hashes ``split`` do, too, unless
+    the input ``is_spread``: then each goes to one partition, by its values in the columns ``by``, or in all if these
+    are none.
     """
 
     salt: str
@@ -21,5 +22,5 @@ class Placement:
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether every lane gets all tuples."""
+        """Whether every partition gets all tuples."""
         return self.hashed is None

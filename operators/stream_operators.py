@@ -71,7 +71,7 @@ class StreamOperators:
 
     @property
     def sampled(self) -> set[str]:
-        """The columns that predicates of its queries read, and those by which tuples may be spread over lanes."""
+        """The columns that predicates of its queries read, and those by which tuples may be spread over partitions."""
         spread_by = {name for side in self._sides for name in side.spread_by}
         return self._index.columns_of(self._index.dimensions) | spread_by
 

@@ -67,10 +67,10 @@ def cost_shares(plan: Plan, statistics: Statistics, queries: Mapping[str, Query]
 
 
 def operator_statistics(statistics: Statistics, operator: Operator) -> dict[str, Any]:
-    """Return how many cores an operator keeps busy, in source tasks and in lanes, and how many distinct keys it has."""
+    """Return how many cores an operator keeps busy, in source tasks and partitions, and how many keys it has."""
     return {
         "source_cores": rounded(statistics.source_cores(operator.sources)),
-        "lane_cores": rounded(statistics.lane_cores([operator.id])),
+        "partition_cores": rounded(statistics.partition_cores([operator.id])),
         "distinct_keys": statistics.distinct_keys(operator.sources),
     }
 
@@ -87,7 +87,7 @@ class Costs:
         """Return the cores that a query in the plan takes: its part of everything that it needs."""
         operator = self._plan.operators[operator_of(query)]
         return (
-            self._lane_cores(operator)
+            self._partition_cores(operator)
             + sum(map(self._source_cores, source_operators(query)))
             + self._index_cores(operator)
         )
@@ -95,7 +95,7 @@ class Costs:
     def added_cores(self, query: Query) -> float:
         """Estimate the cores that a new query would add.
 
-        Source tasks do for it what they do anyway where its operators run already; lanes do as much as for another
+        Source tasks do for it what they do anyway where its operators run already; partitions do as much as for another
         query of its operator.
         """
         operator = self._plan.operators.get(operator_of(query))
@@ -105,10 +105,10 @@ class Costs:
         ]
         tuples = sum(map(self._statistics.tuples_per_second, query.streams))
         scan_cores = tuples * NEW_OPERATOR_SECONDS_A_TUPLE * len(new_sources) / len(sources)
-        return scan_cores + (0.0 if operator is None else self._lane_cores(operator))
+        return scan_cores + (0.0 if operator is None else self._partition_cores(operator))
 
-    def _lane_cores(self, operator: Operator) -> float:
-        return self._statistics.lane_cores([operator.id]) / len(operator.queries)
+    def _partition_cores(self, operator: Operator) -> float:
+        return self._statistics.partition_cores([operator.id]) / len(operator.queries)
 
     def _source_cores(self, name: str) -> float:
         if name not in self._sources:

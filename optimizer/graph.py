@@ -18,7 +18,7 @@ def to_dot(graph: Mapping[str, Any]) -> str:
         if len(node.get("groups", ())) > 1:
             label_lines.append(f"{len(node['groups'])} query groups")
         if "split" in node:
-            label_lines.append(f"{node['split']['keys']} key{'s' * (node['split']['keys'] > 1)} in all lanes")
+            label_lines.append(f"{node['split']['keys']} key{'s' * (node['split']['keys'] > 1)} in all partitions")
         shape = _SHAPES.get(node["kind"], "box")
         label = "\\n".join(_escaped(part) for part in label_lines)
         lines.append(f'  "{_escaped(node["id"])}" [shape={shape}, label="{label}"];')

@@ -1,8 +1,8 @@
 """Query groups: queries that select much the same tuples are evaluated together (thesis 5.4.1, figures 5.7 and 5.8).
 
 What shared and separate evaluation cost is estimated from a sample of the tuples: adding them up in source tasks, and
-reducing what they added up to in lanes. Of eq. 5.2 these are the terms of the inputs: pairs of joined tuples, whose
-number decides in the thesis, are not formed here, and lanes count by key.
+reducing what they added up to in partitions. Of eq. 5.2 these are the terms of the inputs: pairs of joined tuples,
+whose number decides in the thesis, are not formed here, and partitions count by key.
 
 Pairs of queries become groups and groups of these larger ones, the pair that gains most first; of all groupings on the
 way from each query alone to all in one the cheapest is taken. Many queries begin in groups that lie near each other in
@@ -40,7 +40,7 @@ _TAKEN = 11.0  # to add a tuple up in its query-set
 _ALONE, _ALONE_WORD, _ALONE_QUERY = 12.0, 27.0, 4.0  # to add it up alone: for itself, each word, each of its queries
 _PLACE = 0.7  # to look at an entry that may be there
 _ENTRY = 30.0  # to write and read one that is
-_REDUCED = 2.0  # to reduce a place of a cell in a lane
+_REDUCED = 2.0  # to reduce a place of a cell in a partition
 _GROUP = 140_000.0  # for a group, in each chunk
 # which share of the parts of a plane (see query_sets below) has a query-set of its own; how many steps approach v
 _APART = 0.7
@@ -54,7 +54,7 @@ class Sampled:
     ``tests`` has for each column whether the queries' predicates hold, shape (queries, tuples); ``edges`` the cells of
     the column at which each query's predicate changes (:func:`edges_of`); ``cells`` the cell of each tuple, shape
     (tuples,). Source tasks add up ``chunk`` tuples at once, in as many ``places`` (slices, keys) for each query-set;
-    lanes reduce ``fired`` places (windows, keys) a second.
+    partitions reduce ``fired`` places (windows, keys) a second.
     """
 
     tests: Sequence[Bools]
@@ -208,7 +208,7 @@ class _GroupInput:
         return _APART * parts
 
     def cost(self, sampled: Sampled, queries: int) -> float:
-        """Return the nanoseconds a second that it takes in source tasks and lanes.
+        """Return the nanoseconds a second that it takes in source tasks and partitions.
 
         A tuple for which each test holds for some query is added up in its query-set, or alone for each query of it.
         """

@@ -1,7 +1,7 @@
 """In which order the inputs of a join are estimated to be joined, what that costs, and who could share it.
 
-Lanes decide for each window, from the rows that it has (:mod:`operators.joins.order`). The same decision is made here
-for a window as it is to be expected now, from rates and samples, for people to see.
+Partitions decide for each window, from the rows that it has (:mod:`operators.joins.order`). The same decision is made
+here for a window as it is to be expected now, from rates and samples, for people to see.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class InputEstimate:
 
     @property
     def rows(self) -> float:
-        """Its distinct keys: lanes have its tuples counted by key."""
+        """Its distinct keys: partitions have its tuples counted by key."""
         return min(self.tuples, math.prod(self.distinct.values()))
 
     @property
@@ -116,7 +116,7 @@ def explain_join_order(
             "order": _aliases(query, shared_order),
             "cost": figure(sum(step.cost / step.shared_by for step in shared_steps)),
         },
-        "lane_cores": rounded(statistics.lane_cores([operator])) if operator in plan.operators else None,
+        "partition_cores": rounded(statistics.partition_cores([operator])) if operator in plan.operators else None,
         "why": _why(query, inputs, order, unknown),
     }
 
@@ -198,7 +198,9 @@ def _why(join: Join, inputs: Sequence[InputEstimate], order: Sequence[int], unkn
         blocks = block_size(graph)
         why += " of all." if blocks >= len(graph) else f", found in blocks of {blocks} inputs."
     if join.is_reordered:
-        why += " Lanes decide for each window, from its own rows, and each query pays for itself there (MinShared)."
+        why += (
+            " Partitions decide for each window, from its own rows, and each query pays for itself there (MinShared)."
+        )
     if join.has_sessions:
         return f"{why} Costs are not known: it is not known beforehand how long sessions are."
     if unknown:

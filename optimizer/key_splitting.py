@@ -1,10 +1,10 @@
-"""Which keys of joins are split among lanes, decided while they run (scaling up, thesis 5.4.3, 5.6.2).
+"""Which keys of joins are split among partitions, decided while they run (scaling up, thesis 5.4.3, 5.6.2).
 
-A lane that has a frequent key forms all of its rows, as many as the product of its tuples in each input, while others
-wait. How the rows that an operator forms are spread over keys is estimated from sampled tuples, and so is how much less
-the busiest lane would have to do if the most frequent keys were split. Where that is much, and one lane does take more
-of the time than others, these keys are split. What it saves is measured then, by the share of the busiest lane in the
-time that all take for the operator; a split that saves nothing is ended.
+A partition that has a frequent key forms all of its rows, as many as the product of its tuples in each input, while
+others wait. How the rows that an operator forms are spread over keys is estimated from sampled tuples, and so is how
+much less the busiest partition would have to do if the most frequent keys were split. Where that is much, and one
+partition does take more of the time than others, these keys are split. What it saves is measured then, by the share of
+the busiest partition in the time that all take for the operator; a split that saves nothing is ended.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MIN_SEEN = 8
 """A key counts that occurs so many times in the sample of each input."""
 MAX_KEYS = 64
 MIN_CORES = 0.1
-"""How many cores an operator's lanes must keep busy."""
+"""How many cores an operator's partitions must keep busy."""
 MIN_GAIN = 0.2
-"""Which part of the busiest lane's work a split must be expected to save."""
+"""Which part of the busiest partition's work a split must be expected to save."""
 BALANCED = 0.1
-"""Which part more than others a lane may have to do."""
+"""Which part more than others a partition may have to do."""
 MIN_SAVED = 0.03
 """Which part of its share of the time it must have saved to be kept."""
 MIN_WORK = 1.0
-"""How many seconds lanes must have worked on an operator before the share of the busiest lane is measured."""
+"""How many seconds partitions must have worked on an operator before the share of the busiest partition is measured."""
 VAIN_FOR_US = 600_000_000
 """For how long keys whose split saved nothing are not split again."""
 
@@ -58,22 +58,22 @@ class Rows:
     others: float
     tuples: npt.NDArray[np.float64]
 
-    def busiest(self, split: Set[int], lanes: int, busiest_share: float | None = None) -> float:
-        """Return the share of the rows that the busiest of so many lanes forms while some keys are split.
+    def busiest(self, split: Set[int], partitions: int, busiest_share: float | None = None) -> float:
+        """Return the share of the rows that the busiest of so many partitions forms while some keys are split.
 
-        Of the rows of split keys it forms ``busiest_share``, by default the same as every other lane.
+        Of the rows of split keys it forms ``busiest_share``, by default the same as every other partition.
         """
         is_split = self._is_in(split)
-        lane = (self.hashes % np.uint64(lanes)).astype(np.int64)
-        unsplit_shares = np.bincount(lane[~is_split], weights=self.shares[~is_split], minlength=lanes)
-        split_share = self.shares[is_split].sum() * (1 / lanes if busiest_share is None else busiest_share)
-        return float(unsplit_shares.max() + self.others / lanes + split_share)
+        partition = (self.hashes % np.uint64(partitions)).astype(np.int64)
+        unsplit_shares = np.bincount(partition[~is_split], weights=self.shares[~is_split], minlength=partitions)
+        split_share = self.shares[is_split].sum() * (1 / partitions if busiest_share is None else busiest_share)
+        return float(unsplit_shares.max() + self.others / partitions + split_share)
 
-    def hottest(self, lanes: int) -> frozenset[int]:
-        """Return the keys with most rows, as many as it takes for no lane to have much more to do than others."""
+    def hottest(self, partitions: int) -> frozenset[int]:
+        """Return the keys with most rows, as many as it takes for no partition to have much more to do than others."""
         hottest: frozenset[int] = frozenset()
         for key in self.hashes[:MAX_KEYS].tolist():
-            if self.busiest(hottest, lanes) <= (1 + BALANCED) / lanes:
+            if self.busiest(hottest, partitions) <= (1 + BALANCED) / partitions:
                 break
             hottest |= {key}
         return hottest
@@ -153,11 +153,11 @@ class KeySplitting(SplitPolicy):
         """Return new splits, and ends of those that save nothing or are not needed any more."""
         self._operators = {name: operator for name, operator in self._operators.items() if name in situation.operators}
         changes = []
-        for name, split in situation.splits.items() if situation.lanes > 1 else ():
-            if situation.statistics.lane_cores([name]) < MIN_CORES and not split.hashes:
+        for name, split in situation.splits.items() if situation.partitions > 1 else ():
+            if situation.statistics.partition_cores([name]) < MIN_CORES and not split.hashes:
                 continue
             operator = self._operators.setdefault(name, _Operator(name))
-            operator.measure(situation.statistics.seconds_by_lane(name))
+            operator.measure(situation.statistics.seconds_by_partition(name))
             change = operator.judge(situation.now_us, split)
             if change is None and operator.trial is None:
                 change = operator.look(situation)
@@ -184,9 +184,9 @@ class NoSplits(SplitPolicy):
 class _Operator:
     """What is known of an operator from look to look.
 
-    ``busiest`` is the share of the busiest lane in the last :data:`MIN_WORK` or more that lanes spent on it, None
-    before it was so much; ``trial`` is the split that is on trial; ``vain`` are keys whose split saved nothing, and
-    when that was seen (µs).
+    ``busiest`` is the share of the busiest partition in the last :data:`MIN_WORK` or more that partitions spent on it,
+    None before it was so much; ``trial`` is the split that is on trial; ``vain`` are keys whose split saved nothing,
+    and when that was seen (µs).
     """
 
     def __init__(self, name: str) -> None:
@@ -198,7 +198,7 @@ class _Operator:
         self.trial: PlanChange | None = None
 
     def measure(self, seconds: Sequence[float]) -> None:
-        """Take note of what each lane has spent on it so far."""
+        """Take note of what each partition has spent on it so far."""
         if self._measured_from is None:
             self._measured_from = list(seconds)
         seconds_before = [*self._measured_from, *[0.0] * (len(seconds) - len(self._measured_from))]
@@ -213,39 +213,44 @@ class _Operator:
         self.trial = change if change.split.hashes else None
 
     def judge(self, now_us: int, split: KeySplit) -> PlanChange | None:
-        """Return what ends a split that saves nothing, once lanes have worked enough on its windows."""
+        """Return what ends a split that saves nothing, once partitions have worked enough on its windows."""
         trial, before, after = self.trial, self._busiest_before, self.busiest
         if trial is None or before is None or after is None:
             return None
-        self.trial, trial.busiest_lane = None, (before, after)
+        self.trial, trial.busiest_partition = None, (before, after)
         if after <= (1 - MIN_SAVED) * before:
             return None
         self._vain = split.hashes, now_us
-        why = (
-            f"With split keys the busiest lane had {after:.0%} of the work, before {before:.0%}: they are split no more"
-        )
+        shares = f"With split keys the busiest partition had {after:.0%} of the work, before {before:.0%}"
+        why = f"{shares}: they are split no more"
         return PlanChange(now_us, self._name, "undone", why, {}, split=NOT_SPLIT)
 
     def look(self, situation: Situation) -> PlanChange | None:
         """Return a new split where that promises to pay, or the end of one that is not needed any more."""
-        split, lanes = situation.splits[self._name], situation.lanes
+        split, partitions = situation.splits[self._name], situation.partitions
         joins = splittable_joins([member.query for member in situation.operators[self._name]])
         rows = rows_by_key(joins[0], situation.statistics) if joins else None
         if rows is None:
             return None
-        cores, hottest = situation.statistics.lane_cores([self._name]), rows.hottest(lanes)
-        busiest_share = share_of_busiest(joins[0], split.spread, split.by, split.hashes, lanes, situation.statistics)
-        busiest_unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes, busiest_share)
-        may_split = self._is_uneven(lanes) and not self._is_vain(hottest, situation.now_us)
+        cores, hottest = situation.statistics.partition_cores([self._name]), rows.hottest(partitions)
+        busiest_share = share_of_busiest(
+            joins[0], split.spread, split.by, split.hashes, partitions, situation.statistics
+        )
+        busiest_unsplit, before = (
+            rows.busiest(frozenset(), partitions),
+            rows.busiest(split.hashes, partitions, busiest_share),
+        )
+        may_split = self._is_uneven(partitions) and not self._is_vain(hottest, situation.now_us)
         for spread, by in spreadings_of(joins, lambda number: rows.tuples_of(hottest, number)) if may_split else ():
-            hottest_share = share_of_busiest(joins[0], spread, by, hottest, lanes, situation.statistics)
-            after = rows.busiest(hottest, lanes, hottest_share)
+            hottest_share = share_of_busiest(joins[0], spread, by, hottest, partitions, situation.statistics)
+            after = rows.busiest(hottest, partitions, hottest_share)
             if after > (1 - MIN_GAIN) * before:
                 continue
             share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
             why = (
                 f"{len(hottest)} key{'s' * (len(hottest) > 1)} of {joins[0].inputs[spread].alias} and what is joined"
-                f" with it have {share:.0%} of the rows: split among {lanes} lanes{' by ' * bool(by)}{', '.join(by)},"
+                f" with it have {share:.0%} of the rows: split among {partitions} partitions"
+                f"{' by ' * bool(by)}{', '.join(by)},"
                 f" the busiest should have {after:.0%} of them instead of {before:.0%}"
             )
             new_split = KeySplit(next(situation.numbers), hottest, spread, by=by)
@@ -258,12 +263,12 @@ class _Operator:
     def _change(
         self, situation: Situation, kind: str, why: str, split: KeySplit, before: float, after: float, cores: float
     ) -> PlanChange:
-        """Return a change, given the share of the busiest lane before and after it, and the cores of all."""
+        """Return a change, given the share of the busiest partition before and after it, and the cores of all."""
         return PlanChange(situation.now_us, self._name, kind, why, {}, (before * cores, after * cores), split=split)
 
-    def _is_uneven(self, lanes: int) -> bool:
-        """Whether one lane was seen to take so much more of the time than others that a split may pay."""
-        return self.busiest is not None and (1 - MIN_GAIN) * self.busiest >= 1 / lanes
+    def _is_uneven(self, partitions: int) -> bool:
+        """Whether one partition was seen to take so much more of the time than others that a split may pay."""
+        return self.busiest is not None and (1 - MIN_GAIN) * self.busiest >= 1 / partitions
 
     def _is_vain(self, hottest: frozenset[int], now_us: int) -> bool:
         """Whether splitting most of these keys saved nothing not long ago."""
@@ -272,7 +277,7 @@ class _Operator:
 
 
 def splittable_joins(queries: Iterable[Query]) -> list[Join]:
-    """Return the joins whose rows lanes form and could split among them."""
+    """Return the joins whose rows partitions form and could split among them."""
     joins = [query for query in queries if isinstance(query, Join)]
     return [join for join in joins if any(columns_to_spread_by(join, n) is not None for n in range(len(join.inputs)))]
 
@@ -295,14 +300,15 @@ def spreadings_of(joins: Sequence[Join], tuples: Callable[[int], float]) -> list
 
 
 def share_of_busiest(
-    join: Join, number: int, by: Sequence[str], hot: Set[int], lanes: int, statistics: Statistics
+    join: Join, number: int, by: Sequence[str], hot: Set[int], partitions: int, statistics: Statistics
 ) -> float:
-    """Return which share of an input's tuples with hot keys goes to the busiest lane if they are spread by columns.
+    """Return which share of an input's tuples with hot keys goes to the busiest partition if they are spread by
+    columns.
 
     All of them while no sample has such tuples.
     """
     if not by:
-        return 1 / lanes
+        return 1 / partitions
     join_input, hashed = join.inputs[number], placements_of(join)[number].hashed or ()
     keys = [key for key in join_input.keys if key is not None]
     sample = statistics.sample(join_input.input, {*by, *(name for place in hashed for name in columns_of(keys[place]))})
@@ -310,6 +316,6 @@ def share_of_busiest(
         return 1.0
     hashes = hash_keys([sample.value(keys[place]) for place in hashed], sample.length, SALT)
     is_hot = np.isin(hashes, np.array(sorted(hot), dtype=np.uint64))
-    lane_of_tuple = key_groups([sample.columns[name] for name in by], sample.length, lanes, SALT)
-    counts = np.bincount(lane_of_tuple[is_hot], minlength=lanes)
+    partition_of_tuple = key_groups([sample.columns[name] for name in by], sample.length, partitions, SALT)
+    counts = np.bincount(partition_of_tuple[is_hot], minlength=partitions)
     return float(counts.max() / counts.sum()) if is_hot.any() else 1.0

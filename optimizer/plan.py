@@ -33,7 +33,7 @@ class Operator:
 
     ``tables`` are the static tables that the streams are joined with before; ``inputs`` tell the streams after that
     apart. ``queries`` has the ids of the queries in the order in which they came, each with its query group; ``split``
-    says which keys are split among lanes, for windows that begin once it is in effect. ``used``
+    says which keys are split among partitions, for windows that begin once it is in effect. ``used``
     counts how many of them have each window, ``sources`` how many have each operator of source tasks (those of a join's
     inputs others may share). ``cells`` has what decides with whom a query can share cells, where there are any; the
     queries in ``alone`` share none. ``join`` is some join that ran in it: all of its have the same inputs and keys.

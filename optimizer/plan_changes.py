@@ -28,9 +28,9 @@ class Member:
 class PlanChange:
     """New groups of queries of an operator, by their ids, or a new split of its keys, and why.
 
-    ``estimated`` are the cores that it keeps busy before and after, for a split in the busiest lane. ``before`` and
-    ``after`` are what the operator took for tuples before, and after it was in effect; ``busiest_lane`` is the share of
-    that lane in the time of all lanes, before and after.
+    ``estimated`` are the cores that it keeps busy before and after, for a split in the busiest partition. ``before``
+    and ``after`` are what the operator took for tuples before, and after it was in effect; ``busiest_partition`` is the
+    share of that partition in the time of all partitions, before and after.
     """
 
     at_us: int
@@ -42,7 +42,7 @@ class PlanChange:
     before: Spent | None = None
     after: Spent | None = None
     split: KeySplit | None = None
-    busiest_lane: tuple[float, float] | None = None
+    busiest_partition: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what people see of it."""
@@ -59,7 +59,7 @@ class PlanChange:
         return {
             **document,
             "keys": len(self.split.hashes),
-            "measured_busiest_lane": _before_and_after(self.busiest_lane),
+            "measured_busiest_partition": _before_and_after(self.busiest_partition),
         }
 
 
@@ -77,14 +77,14 @@ class GroupPolicy(Protocol):
 class Situation:
     """What split policies are shown: the queries of each operator, and the ``splits`` of those that may get another.
 
-    A new split gets the next of ``numbers``. There are so many ``lanes``; it is ``now_us``, processing time.
+    A new split gets the next of ``numbers``. There are so many ``partitions``; it is ``now_us``, processing time.
     """
 
     now_us: int
     operators: Mapping[str, Sequence[Member]]
     splits: Mapping[str, KeySplit]
     numbers: Iterator[int]
-    lanes: int
+    partitions: int
     statistics: Statistics
 
 

@@ -49,20 +49,20 @@ class Rules:
 
 @dataclass(frozen=True)
 class Pool:
-    """The executors that there are, at least one, their cores together, and the lanes, which are fixed."""
+    """The executors that there are, at least one, their cores together, and the partitions, which are fixed."""
 
     executors: int
     cores: int
-    lanes: int
+    partitions: int
 
     def usable_cores(self, executors: int) -> float:
-        """Return how many cores so many executors of this size have that a lane uses."""
-        return min(executors * self.cores / self.executors, self.lanes)
+        """Return how many cores so many executors of this size have that a partition uses."""
+        return min(executors * self.cores / self.executors, self.partitions)
 
     @property
     def useful(self) -> int:
-        """How many executors of this size have a core for each lane; more would do nothing."""
-        return -(-self.lanes * self.executors // self.cores)
+        """How many executors of this size have a core for each partition; more would do nothing."""
+        return -(-self.partitions * self.executors // self.cores)
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Spent:
-    """How many seconds an operator took in source tasks and in lanes, for how many tuples, in so many ``seconds``."""
+    """How many seconds an operator took in source tasks and partitions, for how many tuples, in so many ``seconds``."""
 
     sources: float
-    lanes: float
+    partitions: float
     tuples: float
     seconds: float
 
@@ -60,7 +60,7 @@ class Spent:
         """Return what came after an earlier one."""
         return Spent(
             self.sources - earlier.sources,
-            self.lanes - earlier.lanes,
+            self.partitions - earlier.partitions,
             self.tuples - earlier.tuples,
             self.seconds - earlier.seconds,
         )
@@ -68,12 +68,12 @@ class Spent:
     @property
     def per_tuple(self) -> float:
         """Seconds a tuple; there must be some."""
-        return (self.sources + self.lanes) / self.tuples
+        return (self.sources + self.partitions) / self.tuples
 
     @property
     def cores(self) -> float:
         """How many cores it kept busy."""
-        return (self.sources + self.lanes) / self.seconds if self.seconds > 0 else 0.0
+        return (self.sources + self.partitions) / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def rate(self) -> float:
@@ -109,28 +109,28 @@ class _Totals:
     """Seconds by operator and tuples by stream, in ``seconds`` that went by."""
 
     sources: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    lanes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    partitions: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     tuples: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: float = 0.0
 
     def add(
-        self, sources: Mapping[str, float], lanes: Mapping[str, float], tuples: Mapping[str, float], seconds: float
+        self, sources: Mapping[str, float], partitions: Mapping[str, float], tuples: Mapping[str, float], seconds: float
     ) -> None:
         self.seconds += seconds
-        for counter, amounts in ((self.sources, sources), (self.lanes, lanes), (self.tuples, tuples)):
+        for counter, amounts in ((self.sources, sources), (self.partitions, partitions), (self.tuples, tuples)):
             for name, amount in amounts.items():
                 counter[name] += amount
 
     def keep(self, names: Set[str]) -> None:
         """Forget operators and streams that are not among ``names``."""
-        for counter in (self.sources, self.lanes, self.tuples):
+        for counter in (self.sources, self.partitions, self.tuples):
             for name in counter.keys() - names:
                 del counter[name]
 
-    def of(self, sources: Iterable[str], lane: str, streams: Iterable[str]) -> Spent:
+    def of(self, sources: Iterable[str], partition: str, streams: Iterable[str]) -> Spent:
         busy = sum(self.sources.get(name, 0.0) for name in sources)
         tuples = sum(self.tuples.get(name, 0.0) for name in streams)
-        return Spent(busy, self.lanes.get(lane, 0.0), tuples, self.seconds)
+        return Spent(busy, self.partitions.get(partition, 0.0), tuples, self.seconds)
 
 
 class Statistics:
@@ -139,9 +139,9 @@ class Statistics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tuples = _Rates()
-        self._by_lane: dict[str, list[float]] = {}
-        self._lane_cores: list[Rate] = []
-        self._sources, self._lanes = _Rates(), _Rates()
+        self._by_partition: dict[str, list[float]] = {}
+        self._partition_cores: list[Rate] = []
+        self._sources, self._partitions = _Rates(), _Rates()
         self._chunks: dict[str, Chunk] = {}
         self._totals, self._tuples_since = _Totals(), dict[str, float]()
         self._samples: dict[str, deque[pa.RecordBatch]] = {}
@@ -152,11 +152,11 @@ class Statistics:
         """Take note of the next batch record."""
         now_us, report = record["committed_us"], record.get("report")
         with self._lock:
-            busy_by_lane = [busy_us / _US for busy_us in record.get("operator_busy_us", ())]
+            busy_by_partition = [busy_us / _US for busy_us in record.get("operator_busy_us", ())]
             if self._last_us is not None:
-                self._lane_cores += [Rate() for _ in busy_by_lane[len(self._lane_cores) :]]
+                self._partition_cores += [Rate() for _ in busy_by_partition[len(self._partition_cores) :]]
                 for rate, busy_seconds in zip(
-                    self._lane_cores, busy_by_lane, strict=False
+                    self._partition_cores, busy_by_partition, strict=False
                 ):  # older records tell of none
                     rate.add(busy_seconds, max(0, now_us - self._last_us) / _US)
                 tuples_by_stream = {stream: float(counts["tuples"]) for stream, counts in record["streams"].items()}
@@ -168,13 +168,13 @@ class Statistics:
                 return
             if self._last_report_us is not None:
                 seconds = max(0, now_us - self._last_report_us) / _US
-                sources, lanes = _in_seconds(report["sources"]), _in_seconds(report["lanes"])
+                sources, partitions = _in_seconds(report["sources"]), _in_seconds(report["partitions"])
                 self._sources.add(sources, seconds)
-                self._lanes.add(lanes, seconds)
-                self._totals.add(sources, lanes, self._tuples_since, seconds)
+                self._partitions.add(partitions, seconds)
+                self._totals.add(sources, partitions, self._tuples_since, seconds)
                 self._tuples_since = {}
             self._last_report_us = now_us
-            self._add_by_lane(report.get("each_lane", ()))  # older records have none
+            self._add_by_partition(report.get("each_partition", ()))  # older records have none
             self._chunks = {name: chunk for name, chunk in self._chunks.items() if name in self._sources.known}
             chunks = report["sources"].get("chunks", {})  # older records have none
             self._chunks |= {name: Chunk(*chunk) for name, chunk in chunks.items()}
@@ -184,15 +184,16 @@ class Statistics:
                 while sum(batch.num_rows for batch in batches) - batches[0].num_rows >= SAMPLE_KEPT:
                     batches.popleft()
 
-    def _add_by_lane(self, busy_of_lanes: Sequence[Mapping[str, int]]) -> None:
-        by_lane = {name: seconds for name, seconds in self._by_lane.items() if name in self._lanes.known}
-        for name in {name for busy in busy_of_lanes for name in busy}:
-            seconds_before = by_lane.get(name, [])
-            seconds_before += [0.0] * (len(busy_of_lanes) - len(seconds_before))
-            by_lane[name] = [
-                seconds + busy.get(name, 0) / _US for seconds, busy in zip(seconds_before, busy_of_lanes, strict=True)
+    def _add_by_partition(self, busy_of_partitions: Sequence[Mapping[str, int]]) -> None:
+        by_partition = {name: seconds for name, seconds in self._by_partition.items() if name in self._partitions.known}
+        for name in {name for busy in busy_of_partitions for name in busy}:
+            seconds_before = by_partition.get(name, [])
+            seconds_before += [0.0] * (len(busy_of_partitions) - len(seconds_before))
+            by_partition[name] = [
+                seconds + busy.get(name, 0) / _US
+                for seconds, busy in zip(seconds_before, busy_of_partitions, strict=True)
             ]
-        self._by_lane = by_lane
+        self._by_partition = by_partition
 
     def keep(self, names: Set[str]) -> None:
         """Forget samples and totals of inputs, operators and streams that are not among ``names``.
@@ -213,25 +214,25 @@ class Statistics:
         with self._lock:
             return self._sources.of(operators)
 
-    def lane_cores(self, operators: Iterable[str]) -> float:
-        """Return the same of lanes."""
+    def partition_cores(self, operators: Iterable[str]) -> float:
+        """Return the same of partitions."""
         with self._lock:
-            return self._lanes.of(operators)
+            return self._partitions.of(operators)
 
     def all_cores(self) -> float:
         """Return how many cores all operators keep busy."""
         with self._lock:
-            return self._sources.of(self._sources.known) + self._lanes.of(self._lanes.known)
+            return self._sources.of(self._sources.known) + self._partitions.of(self._partitions.known)
 
-    def seconds_by_lane(self, operator: str) -> list[float]:
-        """Return how many seconds each lane has spent on an operator since it was told of first, by its number."""
+    def seconds_by_partition(self, operator: str) -> list[float]:
+        """Return how many seconds each partition has spent on an operator since it was told of first, by its number."""
         with self._lock:
-            return list(self._by_lane.get(operator, ()))
+            return list(self._by_partition.get(operator, ()))
 
-    def cores_of_lanes(self) -> list[float]:
-        """Return how many seconds a second each lane works, by its number."""
+    def cores_of_partitions(self) -> list[float]:
+        """Return how many seconds a second each partition works, by its number."""
         with self._lock:
-            return [rate.value for rate in self._lane_cores]
+            return [rate.value for rate in self._partition_cores]
 
     def distinct_keys(self, operators: Iterable[str]) -> int | None:
         """Return the most distinct keys of a chunk that some operator had last, None where that is not known."""
@@ -243,10 +244,10 @@ class Statistics:
         with self._lock:
             return self._chunks.get(operator, Chunk())
 
-    def spent(self, sources: Iterable[str], lane: str, streams: Iterable[str]) -> Spent:
-        """Return what operators of source tasks and one of lanes took since the first report, for how many tuples."""
+    def spent(self, sources: Iterable[str], partition: str, streams: Iterable[str]) -> Spent:
+        """Return what operators took in source tasks and one partition since the first report, for how many tuples."""
         with self._lock:
-            return self._totals.of(sources, lane, streams)
+            return self._totals.of(sources, partition, streams)
 
     def selectivity(self, name: str, where: Expression | None) -> Selectivity | None:
         """Return what a predicate selects of an input, None while no sampled tuple has all its columns."""

@@ -136,7 +136,7 @@ class Retention:
             self._storage.delete(path)
 
     def _remove_unneeded(self) -> None:
-        """Remove files of lanes that no lane refers to: the record of the newest batch says what they need."""
+        """Remove files of state that no partition refers to: the record of the newest batch says what they need."""
         if not self._log.has(self._index.latest):
             return
         newest = self._log.read(self._index.latest)

@@ -41,7 +41,7 @@ _MAY_BE_ZERO = (
     "metrics_labelled_queries",
     "latency_target_seconds",
     "deliverers",
-    "lanes",
+    "partitions",
     "executors_max",
     "worker_memory_bytes",
 )
@@ -58,11 +58,11 @@ class Settings:
 
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
-    ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
-    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The bodies of
-    all requests under way have at most ``body_memory_bytes`` together, or ``max_body_bytes`` if that is more. A pushed
-    body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is unpacked, and
-    ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.Limits`). The files of
+    ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each partition
+    keeps ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The
+    bodies of all requests under way have at most ``body_memory_bytes`` together, or ``max_body_bytes`` if that is more.
+    A pushed body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is
+    unpacked, and ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.Limits`). The files of
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
     relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
     and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.core.outgoing`). Where one of these
@@ -72,14 +72,14 @@ class Settings:
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
     ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never;
     ``key_splits`` in the same way whether it splits frequent keys of joins among
-    lanes, and ``join_orders`` (``auto``, ``off``) whether joins that come from now on have their inputs joined in the
-    order that costs least, or as they are written: then more combinations may have to be formed, and windows with too
-    many are left out. ``query_sharing`` (``auto``, ``off``) says whether queries that come from now on share operators
-    with those that run; ``off`` is only for measuring what sharing saves. The optimizer looks every
+    partitions, and ``join_orders`` (``auto``, ``off``) whether joins that come from now on have their inputs joined in
+    the order that costs least, or as they are written: then more combinations may have to be formed, and windows with
+    too many are left out. ``query_sharing`` (``auto``, ``off``) says whether queries that come from now on share
+    operators with those that run; ``off`` is only for measuring what sharing saves. The optimizer looks every
     ``reoptimize_seconds``, and at all queries anew once the part ``reoptimize_share`` of them has come or gone since
     it last did.
-    ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
-    ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
+    ``partitions`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many
+    as ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
     results should stay below, told to alert rules by ``/metrics``; 0 is none.
 
     A worker of the job may take ``worker_memory_bytes`` of memory of its own; 0 is half of what there is, shared by the
@@ -95,7 +95,7 @@ class Settings:
 
     ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
     be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
-    operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's lanes.
+    operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's partitions.
 
     An answer with rows, queries or dead letters ends early once it has ``max_page_bytes``; what follows is read with
     its cursor. Of all answers ``max_answer_bytes`` may wait for clients to take them.
@@ -117,7 +117,7 @@ class Settings:
     port: int = 8080
     data_dir: str = "braid-data"
     master: str = "local[*]"
-    lanes: int = 0
+    partitions: int = 0
     executors_min: int = 1
     executors_max: int = 0
     scale_latency_seconds: float = 5.0

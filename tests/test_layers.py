@@ -13,10 +13,10 @@ SPARK = "engine"
 KINDS = ("operators.selection", "operators.aggregation", "operators.sessions", "operators.joins")
 LOOPS = (
     "operators/stream_operators.py",
-    "operators/lane.py",
-    "operators/lane_operators.py",
+    "operators/partition.py",
+    "operators/partition_operators.py",
     "engine/source_task.py",
-    "engine/lane_task.py",
+    "engine/partition_task.py",
     "router/materialize.py",
     "router/result_reader.py",
 )

@@ -162,7 +162,7 @@ class QuerySeries:
         self._count_windows([block for block in record["results"] if "windows" in block])
 
     def _count_windows(self, blocks: Sequence[Mapping[str, Any]]) -> None:
-        """Add the windows of a batch. Each lane has some keys of a window, but all of a session."""
+        """Add the windows of a batch. Each partition has some keys of a window, but all of a session."""
         if not blocks:
             return
         slots = np.concatenate([np.asarray(block["slots"], np.int64) for block in blocks])

@@ -32,7 +32,7 @@ _EXECUTORS = {
         {"at": "2026-01-01T00:00:00.000000Z", "wanted": 2, "why": "For 5 s tuples took longer than 5 s, …"},
     ],
 }
-_LANES = [{"lane": 0, "cores": 0.41}, {"lane": 1, "cores": 0.38}]
+_PARTITIONS = [{"partition": 0, "cores": 0.41}, {"partition": 1, "cores": 0.38}]
 _CHANGES = [
     {
         "at": "2026-01-01T00:00:00.000000Z",
@@ -47,13 +47,13 @@ _CHANGES = [
         "at": "2026-01-01T00:00:05.000000Z",
         "operator": "join:input:s-1:user_id input:s-2:user_id on p.user_id = a.user_id",
         "kind": "split",
-        "why": "1 key of a and what is joined with it have 96% of the rows: split among 2 lanes, the busiest should"
-        " have 50% of them instead of 98%",
+        "why": "1 key of a and what is joined with it have 96% of the rows: split among 2 partitions, the busiest"
+        " should have 50% of them instead of 98%",
         "queries": 0,
         "estimated_cores": {"before": 0.91, "after": 0.465},
         "measured_us_per_tuple": {"before": None, "after": None},
         "keys": 1,
-        "measured_busiest_lane": {"before": 0.97, "after": 0.53},
+        "measured_busiest_partition": {"before": 0.97, "after": 0.53},
     },
 ]
 _DOT_EXAMPLE = {"example": 'digraph plan { "stream:s-1" -> "select:s-1"; }'}
@@ -82,8 +82,8 @@ def _graph_responses(description: str, example: Json, *refusals: int) -> dict[in
     "/plan",
     responses=_graph_responses(
         "Everything that runs, as a graph; to who sees all queries also the newest changes of query groups and"
-        " split keys, how many executors there are and should be, and how many cores each lane keeps busy.",
-        {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS, "lanes": _LANES},
+        " split keys, how many executors there are and should be, and how many cores each partition keeps busy.",
+        {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS, "partitions": _PARTITIONS},
         400,
         413,
     ),

@@ -83,7 +83,7 @@ class TupleCosts:
     def learn(self, record: Mapping[str, Any]) -> None:
         """Take note of the record of a batch; streams that it does not name are forgotten.
 
-        Where windows of tuples go on firing in further batches, what lanes did in all of these is put down to the
+        Where windows of tuples go on firing in further batches, what partitions did in all of these is put down to the
         tuples. Where they fit the batch, more may be read the next time.
         """
         streams, still_firing = record["streams"], record.get("fire_to", {})

@@ -1,6 +1,6 @@
 """What a batch did: source tasks say it in parts, the batch record has it as a whole.
 
-Every lane works it out from the same control rows, and so knows the watermarks that include the batch.
+Every partition works it out from the same control rows, and so knows the watermarks that include the batch.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
 
 
 def digest_of(progress: Mapping[str, Any]) -> int:
-    """Return a number that lanes have in common which worked out the same progress of the same tuples."""
+    """Return a number that partitions have in common which worked out the same progress of the same tuples."""
     decisive = {name: progress[name] for name in ("seq", "clocks", "watermarks", "fired", "streams", "failures")}
     return zlib.crc32(orjson.dumps(decisive, option=orjson.OPT_SORT_KEYS))
 

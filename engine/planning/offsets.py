@@ -37,9 +37,9 @@ class Offset:
     ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
     of streams with a ``watermark_percentile`` (:mod:`engine.planning.recent_times`). ``waiting`` counts
-    the tuples that were there and are left for later. ``lanes`` says where the state of each lane is that has any
-    (:mod:`engine.lane_files`). ``fired`` says up to where the windows of each stream had fired before the
-    batch, ``fire_to`` up to where lanes can fire those of streams that have more to fire than fits a batch, and
+    the tuples that were there and are left for later. ``partitions`` says where the state of each partition is that has
+    any (:mod:`engine.partition_files`). ``fired`` says up to where the windows of each stream had fired before the
+    batch, ``fire_to`` up to where partitions can fire those of streams that have more to fire than fits a batch, and
     ``firing_budget_us`` what the others may cost (:mod:`operators.windowing.firing_limit`). ``failed`` are queries, by
     id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over`` are spans that
     this batch could not be run with, which become dead letters (:mod:`engine.recovery.isolation`).
@@ -56,7 +56,7 @@ class Offset:
     recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
-    lanes: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, str] = field(default_factory=dict)
     fired: Mapping[str, int | None] = field(default_factory=dict)
     fire_to: Mapping[str, int] = field(default_factory=dict)
     firing_budget_us: float = math.inf
@@ -77,7 +77,7 @@ class Offset:
             "recent": {stream: list(sums) for stream, sums in self.recent.items()},
             "skipped": dict(self.skipped),
             "waiting": self.waiting,
-            "lanes": dict(self.lanes),
+            "partitions": dict(self.partitions),
             "fired": dict(self.fired),
             "fire_to": dict(self.fire_to),
             "firing_budget_us": self.firing_budget_us if math.isfinite(self.firing_budget_us) else None,

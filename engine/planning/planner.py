@@ -46,7 +46,7 @@ KEPT_BUSY_US = 45_000_000
 HEARTBEAT_SECONDS = 1.0
 
 NOTHING = Extent(0, 0)
-_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "lanes": {}}
+_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "partitions": {}}
 
 Positions = Mapping[str, Mapping[str, int]]
 
@@ -127,7 +127,7 @@ class Planner:
             recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
             skipped=skipped,
             waiting=waiting,
-            lanes=record["lanes"],
+            partitions=record["partitions"],
             fired={stream: record["fired"].get(stream) for stream in streams},
             fire_to=fire_to,
             firing_budget_us=self._firing.us,

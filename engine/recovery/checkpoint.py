@@ -3,9 +3,9 @@
 Spark logs the offset of a batch before it runs, and its commit after its record was written; it counts batches from 0,
 the batch log counts from 1. It flushes neither log to disk, so the newest file of each may be torn. A commit that is
 gone has its batch run again, without effect; an offset that is gone has its batch planned again, which is right only
-while that is not published. The offset of a published batch and the state of lanes that its record names were flushed
-before it, unless the setting ``flush_batches`` is off; they must be whole. Spark's log has no checksums here, so an
-offset has its own.
+while that is not published. The offset of a published batch and the state of partitions that its record names were
+flushed before it, unless the setting ``flush_batches`` is off; they must be whole. Spark's log has no checksums here,
+so an offset has its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import orjson
 
-from engine.job_files import ACTIVATIONS, BATCHES, CHANGELOGS, PLANS, check_lanes
-from engine.lane_files import LaneFiles
+from engine.job_files import ACTIVATIONS, BATCHES, CHANGELOGS, PLANS, check_partitions
+from engine.partition_files import PartitionFiles
 from engine.planning.offsets import Offset
 from sources.core.errors import CorruptData
 from sources.core.record_log import RecordLog, file_number
@@ -33,7 +33,7 @@ def check_checkpoint(storage: Storage) -> None:
     Call it before the job starts: nobody else may write to either.
     """
     published = RecordLog(storage, BATCHES).latest()
-    check_lanes(storage)
+    check_partitions(storage)
     committed, logged = _newest(storage, COMMITS), _newest(storage, OFFSETS)
     if committed and not _is_whole(storage, COMMITS, committed):
         storage.delete(_path(COMMITS, committed))
@@ -43,14 +43,14 @@ def check_checkpoint(storage: Storage) -> None:
         logged = _newest(storage, OFFSETS)
     if published:
         record = RecordLog(storage, BATCHES).read(published)
-        if "lanes" not in record:
+        if "partitions" not in record:
             raise CorruptData(
                 "Another version of Braid wrote the data directory: it must be empty, or go on with that."
             )
         _check_no_gap(storage)
         _check_plan(storage, record["epoch"])
-        for path in record["lanes"].values():
-            LaneFiles(storage, published + 1, path).check()
+        for path in record["partitions"].values():
+            PartitionFiles(storage, published + 1, path).check()
     if committed > published:
         raise _missing(f"batches/{committed:012d}.json", f"Spark committed batch {committed}")
     if published and not _is_whole(storage, OFFSETS, published):

@@ -5,8 +5,8 @@ more than the others leave room for, or a stretch of a stream's input. It goes i
 log, before the batch runs again, so that every further run agrees: ``failed`` and ``passed_over`` of
 :class:`engine.planning.offsets.Offset`.
 
-``python -m engine.recovery.isolation DATA_DIR LANES MEMORY_BYTES SECONDS JOIN_ROW_LIMIT`` does it for the batch that is
-logged and not published; nothing else may run batches meanwhile.
+``python -m engine.recovery.isolation DATA_DIR PARTITIONS MEMORY_BYTES SECONDS JOIN_ROW_LIMIT`` does it for the batch
+that is logged and not published; nothing else may run batches meanwhile.
 """
 
 from __future__ import annotations
@@ -152,14 +152,14 @@ class RunApart:
         self,
         storage: Storage,
         start: Offset,
-        lanes: Sequence[int],
+        partitions: Sequence[int],
         memory_bytes: int,
         seconds: float,
         join_row_limit: int,
     ) -> None:
         self._storage = storage
         self._start = start
-        self._lanes = list(lanes)
+        self._partitions = list(partitions)
         self._memory_bytes = memory_bytes
         self._seconds = seconds
         self._join_row_limit = join_row_limit
@@ -209,7 +209,7 @@ class RunApart:
 
             containment.observe(observe)
             limit_memory(self._memory_bytes)
-            run_batch(self._storage, self._start, end, self._lanes, self._join_row_limit)
+            run_batch(self._storage, self._start, end, self._partitions, self._join_row_limit)
             status = 0
         except MemoryError:
             status = _OUT_OF_MEMORY
@@ -220,23 +220,23 @@ class RunApart:
             os._exit(status)
 
 
-def run_batch(storage: Storage, start: Offset, end: Offset, lanes: Sequence[int], join_row_limit: int) -> None:
-    """Run a batch up to what would be published, source tasks and lanes one after the other."""
-    from engine.lane_task import LaneTasks
+def run_batch(storage: Storage, start: Offset, end: Offset, partitions: Sequence[int], join_row_limit: int) -> None:
+    """Run a batch up to what would be published, source tasks and partitions one after the other."""
+    from engine.partition_task import PartitionTasks
     from engine.source_task import SourceTasks
     from engine.wire import to_batch
 
-    rows = list(SourceTasks(storage, PlanLog(storage), list(lanes)).run(start, end, 0, 1))
-    lane_tasks = LaneTasks(storage, PlanLog(storage), lanes, join_row_limit)
-    for lane in lanes:
-        lane_tasks.run([to_batch([row for row in rows if row.lane == lane])])
+    rows = list(SourceTasks(storage, PlanLog(storage), list(partitions)).run(start, end, 0, 1))
+    partition_tasks = PartitionTasks(storage, PlanLog(storage), partitions, join_row_limit)
+    for partition in partitions:
+        partition_tasks.run([to_batch([row for row in rows if row.partition == partition])])
 
 
 def main(arguments: Sequence[str]) -> int:
     """Isolate what the pending batch cannot be run with, and say so on standard output."""
     from operators import kernels
 
-    data_dir, lanes, memory_bytes, seconds, join_row_limit = arguments
+    data_dir, partitions, memory_bytes, seconds, join_row_limit = arguments
     storage = Storage(data_dir)
     seq = pending_batch(storage)
     if seq is None:
@@ -246,7 +246,7 @@ def main(arguments: Sequence[str]) -> int:
     end = read_offset(storage, seq)
     live = PlanLog(storage).at(start, replace(end, failed={}))
     queries = [q.id for q in sorted(live.by_slot.values(), key=lambda q: (q.epoch, len(q.id), q.id))]
-    run = RunApart(storage, start, orjson.loads(lanes), int(memory_bytes), float(seconds), int(join_row_limit))
+    run = RunApart(storage, start, orjson.loads(partitions), int(memory_bytes), float(seconds), int(join_row_limit))
     found = isolate(end, queries, run)
     if found is None:
         print(f"Batch {seq} runs in a process of its own.", flush=True)

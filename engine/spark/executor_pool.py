@@ -2,7 +2,7 @@
 
 More are asked of the cluster by ``requestTotalExecutors``, which also keeps it from replacing those that leave. Who is
 to leave is decommissioned: it gets no more tasks, ends those that it has, and goes. What it kept of the batch that runs
-is made again by others; the state of lanes is in the checkpoint. A local master has no executors.
+is made again by others; the state of partitions is in the checkpoint. A local master has no executors.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def options_of(master: str) -> dict[str, str]:
     options = {
         # workers import the same packages as the driver, wherever that was started
         "spark.executorEnv.PYTHONPATH": str(_PROJECT),
-        # a lane goes back to where its state is if there is room; else it goes elsewhere at once, which also spreads
-        # lanes over executors that came later
+        # a partition goes back to where its state is if there is room; else it goes elsewhere at once, which also
+        # spreads partitions over executors that came later
         "spark.locality.wait": "0s",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         # executors log several lines a task unless they have the driver's log level, and never delete their logs

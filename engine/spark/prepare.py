@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from engine.job_files import BATCHES, WARM_UP_BATCHES
-from engine.pipeline import JobSettings, settle_lanes, start_job, start_spark
+from engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
 from engine.sink import RouterSink
 from engine.spark import class_archive
 from engine.spark.spark_conf import DRIVER_OPTIONS
@@ -55,7 +55,7 @@ def archive_classes(archive: Path, before_job: Callable[[], object]) -> None:
         settings = JobSettings(
             uri=folder,
             master="local[2]",
-            lanes=2,
+            partitions=2,
             target_seconds=1.0,
             join_row_limit=1,
             spark_conf={DRIVER_OPTIONS: class_archive.writing_options(part)},
@@ -73,7 +73,7 @@ def archive_classes(archive: Path, before_job: Callable[[], object]) -> None:
 def _warm_up(spark: SparkSession, settings: JobSettings) -> None:
     """Run a job without streams until it would be ready."""
     storage = Storage(settings.uri)
-    settle_lanes(storage, settings.lanes)
+    settle_partitions(storage, settings.partitions)
     query = start_job(spark, settings, RouterSink)
     batches = RecordLog(storage, BATCHES)
     deadline = time.monotonic() + WARM_UP_SECONDS

@@ -19,7 +19,7 @@ from engine.spark.worker_memory import WORKER_MEMORY, limit_memory
 
 def load() -> None:
     """Import what runs in tasks, and load compiled kernels."""
-    from engine import lane_task, source_task  # noqa: F401
+    from engine import partition_task, source_task  # noqa: F401
     from operators import kernels
 
     kernels.warm_up()

@@ -1,4 +1,5 @@
-"""Entries of queries that are added up each alone, brought together in lanes: into rows of windows, or into one block.
+"""Entries of queries that are added up each alone, brought together in partitions: into rows of windows, or into one
+block.
 
 Each window reads its own stretches of entries, and no others. Every entry gets an address by its window and key; the
 addresses that occur are the rows, and the numbers of entries are merged into these, one component after the other.

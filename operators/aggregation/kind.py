@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.aggregation.lane import AggregationLane
+from operators.aggregation.partition import AggregationPartition
 from operators.aggregation.shared_aggregation import distinct_operator
 from operators.aggregation.source import AggregationSource
 from operators.operator import OperatorKind
@@ -67,7 +67,7 @@ AGGREGATIONS = OperatorKind(
     rule=rule,
     bytes_a_tuple=aggregation_bytes,
     source_side=AggregationSource,
-    lane_side=AggregationLane,
+    partition_side=AggregationPartition,
     reader=WindowReader,
     cells=cells,
 )

@@ -38,7 +38,7 @@ class SourceOperator:
     """Queries that are aggregated together: their cell spaces with the measures that these need.
 
     Those in ``alone`` share no cells. ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression as
-    one more; ``placement`` says which of them decide about the lane.
+    one more; ``placement`` says which of them decide about the partition.
     """
 
     name: str

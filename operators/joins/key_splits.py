@@ -1,7 +1,9 @@
-"""Key splits: a key so frequent that one lane has too much to do with it is shared by all (scaling up, thesis 5.6.2).
+"""Key splits: a key so frequent that one partition has too much to do with it is shared by all (scaling up, thesis
+5.6.2).
 
-A join is distributive over union: of such a key the tuples of one input are spread over the lanes, each to one of them,
-and those of all other inputs go to every lane. Each lane forms the rows of its share, and each row is formed once.
+A join is distributive over union: of such a key the tuples of one input are spread over the partitions, each to one of
+them, and those of all other inputs go to every partition. Each partition forms the rows of its share, and each row is
+formed once.
 
 What is in effect when a window begins decides about all of it. A changelog brings the next split, which begins at the
 greatest event time that any stream of the join has then, so that no tuple of its windows has come yet. Until the last
@@ -24,11 +26,11 @@ _MARKED = re.compile(f"{_MARK}[0-9]+$")
 
 @dataclass(frozen=True)
 class KeySplit:
-    """Keys with one of the ``hashes`` are split: the tuples of input ``spread`` are spread over the lanes.
+    """Keys with one of the ``hashes`` are split: the tuples of input ``spread`` are spread over the partitions.
 
-    Which lane a tuple goes to is decided by its columns ``by``, in which all tuples of a group are equal, or by all its
-    columns where there are none. It is in effect for windows that begin after ``since`` (µs). ``number`` tells it from
-    all others, 0 is none.
+    Which partition a tuple goes to is decided by its columns ``by``, in which all tuples of a group are equal, or by
+    all its columns where there are none. It is in effect for windows that begin after ``since`` (µs). ``number`` tells
+    it from all others, 0 is none.
     """
 
     number: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.joins.lane import JoinLane
+from operators.joins.partition import JoinPartition
 from operators.joins.parts import attributes_of, operators_of
 from operators.joins.query import Join
 from operators.joins.reading import JoinReader
@@ -64,6 +64,6 @@ JOINS = OperatorKind(
     rule=rule,
     bytes_a_tuple=_bytes_a_tuple,
     source_side=JoinSource,
-    lane_side=JoinLane,
+    partition_side=JoinPartition,
     reader=JoinReader,
 )

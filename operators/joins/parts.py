@@ -3,12 +3,13 @@
 The *part* of a join at one input is an aggregation of that stream by the attributes that it is joined by. Parts share
 their operators with those of all joins that compare the stream by the same attributes, whatever is on the other sides.
 
-What belongs together meets in one lane: keys are spread over lanes by attributes that decide about every combination
-(see :func:`spread_by`). Inputs that lack these go to all lanes, since a join is distributive over union (thesis 5.6.2).
-Where there are no such attributes, or GROUP BY brings any keys together again, all of the join goes to one lane.
+What belongs together meets in one partition: keys are spread over partitions by attributes that decide about every
+combination (see :func:`spread_by`). Inputs that lack these go to all partitions, since a join is distributive over
+union (thesis 5.6.2). Where there are no such attributes, or GROUP BY brings any keys together again, all of the join
+goes to one partition.
 
-Where rows are formed in lanes, what a few keys have may be split among these (:mod:`operators.joins.key_splits`): the
-parts for windows of another split have operators of their own.
+Where rows are formed in partitions, what a few keys have may be split among these (:mod:`operators.joins.key_splits`):
+the parts for windows of another split have operators of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from operators.query_parts import JOIN, Measure
 from operators.state.components import COUNT_DISTINCT
 
 SALT = "join"
-"""What the keys of joins are hashed with to find their lanes."""
+"""What the keys of joins are hashed with to find their partitions."""
 
 
 def join_of(live: LiveQuery) -> Join:
@@ -83,11 +84,13 @@ def can_split(join: Join, split: KeySplit) -> bool:
 
 
 def columns_to_spread_by(join: Join, number: int) -> tuple[str, ...] | None:
-    """Return by which columns the tuples of an input with split keys may be spread, those of others going to all lanes.
+    """Return by which columns the tuples of an input with split keys may be spread, those of others going to all
+    partitions.
 
-    None where they may not be spread, empty where any way will do. Outer inputs go to all lanes, else nobody would know
-    which tuples have no partner. With GROUP BY they must be columns that are grouped by, for groups are not to span
-    lanes; those that decide about the lane anyway are of no use. Rows that are counted, not formed, gain nothing.
+    None where they may not be spread, empty where any way will do. Outer inputs go to all partitions, else nobody would
+    know which tuples have no partner. With GROUP BY they must be columns that are grouped by, for groups are not to
+    span partitions; those that decide about the partition anyway are of no use. Rows that are counted, not formed, gain
+    nothing.
     """
     if join.is_factorised or join.has_sessions or number >= len(join.inputs):
         return None
@@ -135,8 +138,8 @@ def parts_of(
 def operators_of(join: Join) -> tuple[str, ...]:
     """Return the name of the operator of each input.
 
-    Parts are alike that have the same keys and extras, and spread them over lanes alike. A stream that is joined with
-    itself has an operator for each time it occurs: a query has one bit in each.
+    Parts are alike that have the same keys and extras, and spread them over partitions alike. A stream that is joined
+    with itself has an operator for each time it occurs: a query has one bit in each.
     """
     names: list[str] = []
     for number, (join_input, placement) in enumerate(zip(join.inputs, placements_of(join), strict=True)):
@@ -149,7 +152,7 @@ def operators_of(join: Join) -> tuple[str, ...]:
         if placement.is_everywhere:
             name += " everywhere"
         elif placement.salt != SALT:
-            name += f" in one lane, {placement.salt}"
+            name += f" in one partition, {placement.salt}"
         elif placement.hashed != tuple(range(len(keys))):
             name += f" spread by {','.join(keys[column] for column in placement.hashed or ())}"
         earlier_uses = sum(earlier.input == join_input.input for earlier in join.inputs[:number])
@@ -166,7 +169,7 @@ def attributes_of(join: Join) -> list[tuple[int, ...]]:
 
 
 def placements_of(join: Join) -> list[Placement]:
-    """Return for each input which lanes its keys go to."""
+    """Return for each input which partitions its keys go to."""
     spread = spread_by(join)
     if not spread:
         return [Placement(f"{SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
@@ -177,12 +180,12 @@ def placements_of(join: Join) -> list[Placement]:
 
 
 def spread_by(join: Join) -> tuple[int, ...]:
-    """Return the attributes that decide about the lane of each combination; none where all goes to one lane.
+    """Return the attributes that decide about the partition of each combination; none where all goes to one partition.
 
     Any attribute of an inner input will do: inner inputs that have it are equal there, and so is a partner in an outer
-    input that has it. With GROUP BY it must be among the keys, else groups would span lanes. Of such attributes all are
-    taken that every input has, else the one that most inputs have. Then all lanes do the work of the inputs without it,
-    which pays where rows are formed and tested in lanes: forming takes longer than all else.
+    input that has it. With GROUP BY it must be among the keys, else groups would span partitions. Of such attributes
+    all are taken that every input has, else the one that most inputs have. Then all partitions do the work of the
+    inputs without it, which pays where rows are formed and tested in partitions: forming takes longer than all else.
     """
     inner = [(number, join_input) for number, join_input in enumerate(join.inputs) if not join_input.outer_of]
     grouped = set()

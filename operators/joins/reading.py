@@ -1,4 +1,4 @@
-"""Rows of joins: out of rows of windows where lanes formed them, else formed out of blocks when they are read."""
+"""Rows of joins: out of rows of windows where partitions formed them, else formed out of blocks when they are read."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 All inputs are compared by the same attributes. Tuples of all of them that have equal attributes, and satisfy what their
 input's predicate asks, follow each other in one sequence; where it pauses for the gap, a session ends (as sessions of
 two streams are joined elsewhere, too). Each query has sessions of its own, for its predicates and its gap decide about
-them, so nothing is counted before: lanes keep the tuples that some query wants, and rows are formed when a session
+them, so nothing is counted before: partitions keep the tuples that some query wants, and rows are formed when a session
 is over.
 """
 
@@ -213,7 +213,7 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
         raise EvaluationFailed(beyond_combinations(error)) from None
     if joined.total > MAX_FORMED:
         raise EvaluationFailed(
-            f"Sessions are left out: more than {MAX_FORMED} of their rows in one lane would have to be formed at once."
+            f"Sessions are left out: more than {MAX_FORMED} of their rows in one partition must be formed at once."
             " Join by more columns, or make the gap shorter."
         )
     return pieces(join_of(parts[0].live), joined, partial(_piece, parts, inputs, sessions))

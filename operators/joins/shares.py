@@ -1,4 +1,4 @@
-"""Shares of a chunk of tuples at an input of joins: which go to which lanes, where keys are split."""
+"""Shares of a chunk of tuples at an input of joins: which go to which partitions, where keys are split."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from sources.core.columns import one_array
 class Share:
     """Some tuples of a chunk, ascending, or all; they have so many key ``groups``.
 
-    What group g has goes to lane g + l for each l of ``lanes``.
+    What group g has goes to partition g + l for each l of ``partitions``.
     """
 
     rows: Places | None
     groups: int
-    lanes: range
+    partitions: range
 
     @classmethod
-    def of_all(cls, placement: Placement, lanes: int) -> Share:
+    def of_all(cls, placement: Placement, partitions: int) -> Share:
         """Return the share that has all tuples."""
-        return cls(None, 1, range(lanes)) if placement.is_everywhere else cls(None, lanes, range(1))
+        return cls(None, 1, range(partitions)) if placement.is_everywhere else cls(None, partitions, range(1))
 
 
 def shares_of(
@@ -43,33 +43,36 @@ def shares_of(
     keys: Sequence[Expression],
     columns: Sequence[str],
     placement: Placement,
-    lanes: int,
+    partitions: int,
 ) -> list[Share]:
     """Return the shares of those tuples whose event times lie in ``[span[0], span[1])`` (µs).
 
-    Which lane a tuple is spread to depends on itself alone, on what it is spread by, else on its event time and
+    Which partition a tuple is spread to depends on itself alone, on what it is spread by, else on its event time and
     ``columns``: so another attempt that gets the same tuples in other chunks does the same with each.
     """
-    unsplit_share = Share.of_all(placement, lanes)
+    unsplit_share = Share.of_all(placement, partitions)
     in_span = (times >= span[0]) & (times < span[1])
     rows = None if in_span.all() else np.flatnonzero(in_span).astype(np.int32)
     if rows is not None and not len(rows):
         return []
     if not placement.split or placement.is_everywhere:
-        return [Share(rows, unsplit_share.groups, unsplit_share.lanes)]
+        return [Share(rows, unsplit_share.groups, unsplit_share.partitions)]
     is_split = _is_split(tuples, keys, placement)
     if not is_split.any():
-        return [Share(rows, unsplit_share.groups, unsplit_share.lanes)]
+        return [Share(rows, unsplit_share.groups, unsplit_share.partitions)]
     split = np.flatnonzero(in_span & is_split).astype(np.int32)
     not_split = np.flatnonzero(in_span & ~is_split).astype(np.int32)
-    shares = [Share(not_split, unsplit_share.groups, unsplit_share.lanes)]
+    shares = [Share(not_split, unsplit_share.groups, unsplit_share.partitions)]
     if placement.is_spread:
         time_column = () if placement.by else (pa.array(times[split]),)
         values = [*time_column, *(tuples.columns[name].take(pa.array(split)) for name in placement.by or columns)]
-        lane_of = key_groups(values, len(split), lanes, placement.salt)
-        shares += [Share(split[lane_of == lane], 1, range(lane, lane + 1)) for lane in range(lanes)]
+        partition_of = key_groups(values, len(split), partitions, placement.salt)
+        shares += [
+            Share(split[partition_of == partition], 1, range(partition, partition + 1))
+            for partition in range(partitions)
+        ]
     else:
-        shares.append(Share(split, 1, range(lanes)))
+        shares.append(Share(split, 1, range(partitions)))
     return [share for share in shares if share.rows is not None and len(share.rows)]
 
 

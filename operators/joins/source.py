@@ -60,14 +60,14 @@ class InputOperator:
         """Whether all tuples go where their keys do."""
         return self.span == (EARLIEST, LATEST) and not self.counted.placement.split
 
-    def shares(self, arrived: Arrived, lanes: int) -> Iterator[tuple[Share, Arrived]]:
-        """Yield the shares of a chunk that go to different lanes, each with its tuples."""
+    def shares(self, arrived: Arrived, partitions: int) -> Iterator[tuple[Share, Arrived]]:
+        """Yield the shares of a chunk that go to different partitions, each with its tuples."""
         counted = self.counted
         if self.takes_all:
-            yield Share.of_all(counted.placement, lanes), arrived
+            yield Share.of_all(counted.placement, partitions), arrived
             return
         shares = shares_of(
-            arrived.tuples, arrived.times, self.span, counted.keys, self.columns or (), counted.placement, lanes
+            arrived.tuples, arrived.times, self.span, counted.keys, self.columns or (), counted.placement, partitions
         )
         for share in shares:
             yield share, arrived if share.rows is None else arrived.take(share.rows, counted.columns_read)
@@ -83,7 +83,7 @@ class JoinSource:
 
     def compile(self, source: Input) -> None:
         """Work out the cell spaces, and which columns are needed."""
-        self._lanes, self._epoch, self._index_name = source.groups, source.epoch, index_of(source.name)
+        self._partitions, self._epoch, self._index_name = source.groups, source.epoch, index_of(source.name)
         self._operators = [InputOperator.of(name, parts, source) for name, parts in self._parts.items()]
         self.columns = {column for operator in self._operators for column in operator.columns or ()}
         attributes = [key for parts in self._parts.values() for key in parts[0].input.keys if key is not None]
@@ -121,15 +121,17 @@ class JoinSource:
         counted, largest = operator.counted, Chunk()
         buckets: list[tuple[int, Bucket]] = []
         wanted: list[Wanted] = []
-        for share, taken in operator.shares(arrived, self._lanes):
+        for share, taken in operator.shares(arrived, self._partitions):
             if operator.has_sessions:  # sessions of joins are of several inputs together: nothing is counted before
                 sliced = counted.in_one_slice(taken, share.groups)
             else:
                 sliced, of_groups = counted.add_up(taken, share.groups, self._epoch)
-                buckets += [(group + lane, bucket) for group, bucket in of_groups for lane in share.lanes]
+                buckets += [
+                    (group + partition, bucket) for group, bucket in of_groups for partition in share.partitions
+                ]
             largest = max(largest, Chunk(taken.tuples.length, len(sliced.slices), sliced.keys.count))
             if operator.columns is not None:
-                mine = Wanted(counted.name, _selected(counted, taken), sliced.keys, operator.columns, share.lanes)
+                mine = Wanted(counted.name, _selected(counted, taken), sliced.keys, operator.columns, share.partitions)
                 wanted.append(mine if share.rows is None else mine.among_all(share.rows, arrived.tuples.length))
         return largest, buckets, wanted
 

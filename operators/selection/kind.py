@@ -32,6 +32,6 @@ SELECTIONS = OperatorKind(
     rule=lambda streams, _: f"all selections over {streams} share one operator",
     bytes_a_tuple=lambda query: bytes_a_tuple((), (), analyse(query.where).residuals.values()),
     source_side=SelectionSource,
-    lane_side=None,
+    partition_side=None,
     reader=SelectionReader,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from operators.aggregation.kind import AGGREGATIONS
 from operators.query_parts import SESSIONS
-from operators.sessions.lane import SessionLane
+from operators.sessions.partition import SessionPartition
 from operators.sessions.source import SessionSource
 
 _WHY = "tuples within the shortest gap of the operator's queries stay together"
@@ -17,5 +17,5 @@ SESSION_AGGREGATIONS = replace(
     evaluation=lambda _: {"form": "fragments", "why": _WHY},
     cells=None,
     source_side=SessionSource,
-    lane_side=SessionLane,
+    partition_side=SessionPartition,
 )

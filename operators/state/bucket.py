@@ -1,4 +1,4 @@
-"""Buckets: read-only partial aggregates that source tasks make and lanes keep (thesis 5.3.1.1).
+"""Buckets: read-only partial aggregates that source tasks make and partitions keep (thesis 5.3.1.1).
 
 A bucket belongs to one operator, one cell space and one key group. It holds an *entry* for each slice, cell and key
 that has tuples; entries are ordered by slice, so it is the buckets of several slices side by side. Where most cells

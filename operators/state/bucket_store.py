@@ -49,7 +49,7 @@ def get_payload(storage: Storage, path: str, data: bytes) -> pa.Buffer:
 
 
 def read_state(storage: Storage, path: str) -> pa.Buffer:
-    """Read a file without which lanes cannot go on; CorruptData when it is damaged or gone."""
+    """Read a file without which partitions cannot go on; CorruptData when it is damaged or gone."""
     try:
         return storage.read(path)
     except FileNotFoundError as error:
@@ -74,23 +74,23 @@ def put_window_rows(storage: Storage, folder: str, seq: int, rows: WindowRows) -
 
 
 class StoredTuples:
-    """Tuples of joins of batch ``seq``: in a file to which each lane has its own path; few go with their indexes."""
+    """Tuples of joins of batch ``seq``: in a file to which each partition has a path; few go with their indexes."""
 
-    def __init__(self, storage: Storage, seq: int, tuples: pa.Table, lanes: Collection[int]) -> None:
+    def __init__(self, storage: Storage, seq: int, tuples: pa.Table, partitions: Collection[int]) -> None:
         self._storage = storage
         self._seq = seq
         self._tuples = tuples
         self.paths: dict[int, str] = {}
-        """The path that each of the ``lanes`` has, none where the tuples go with each index."""
+        """The path that each of the ``partitions`` has, none where the tuples go with each index."""
         if tuples.nbytes > INLINE_BYTES and storage.has_links:
             written = put_block(storage, TUPLES, seq, tuples)
-            for lane in lanes:
-                self.paths[lane] = _link(storage, written, TUPLES, seq) if self.paths else written
+            for partition in partitions:
+                self.paths[partition] = _link(storage, written, TUPLES, seq) if self.paths else written
 
-    def put_index(self, lane: int, index: TupleIndex) -> tuple[str, bytes]:
-        """Store an index of the tuples for a lane, as :func:`put_bucket` does a bucket."""
-        has_file = lane in self.paths
-        data = index.serialize(self.paths[lane]) if has_file else index.serialize_with(self._tuples)
+    def put_index(self, partition: int, index: TupleIndex) -> tuple[str, bytes]:
+        """Store an index of the tuples for a partition, as :func:`put_bucket` does a bucket."""
+        has_file = partition in self.paths
+        data = index.serialize(self.paths[partition]) if has_file else index.serialize_with(self._tuples)
         return put_payload(self._storage, self._seq, data)
 
 

@@ -1,7 +1,7 @@
 """Buckets of a source task that wait for the others of its batch, to travel as one.
 
 A full bucket is as large however few tuples it has, so those of all chunks of a batch are added up before they are
-written: what is written, sent and added up by lanes then follows the cells and keys, not the tuples.
+written: what is written, sent and added up by partitions then follows the cells and keys, not the tuples.
 """
 
 from __future__ import annotations

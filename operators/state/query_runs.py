@@ -147,7 +147,7 @@ class QueryRuns:
 
 
 Partials = Bucket | QueryRuns
-"""Partial aggregates as source tasks send them and lanes keep them."""
+"""Partial aggregates as source tasks send them and partitions keep them."""
 
 
 def read_bucket(data: bytes | pa.Buffer) -> Partials:

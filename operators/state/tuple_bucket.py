@@ -153,15 +153,15 @@ def is_tuple_bucket(data: bytes | pa.Buffer) -> bool:
 class Wanted:
     """What joins of an operator want of a chunk: which tuples, shape (tuples,), their keys, and those ``columns``.
 
-    What key group g has goes to lane g + l for each l of ``lanes``. It is asked of the tuples ``among`` only, of all if
-    None.
+    What key group g has goes to partition g + l for each l of ``partitions``. It is asked of the tuples ``among`` only,
+    of all if None.
     """
 
     operator: str
     tuples: Bools
     keys: KeyCodes
     columns: Sequence[str]
-    lanes: range
+    partitions: range
     among: Bools | None = None
 
     def among_all(self, rows: Places, length: int) -> Wanted:
@@ -176,16 +176,16 @@ class Wanted:
 class IndexedTuples:
     """Tuples of a chunk that joins want, as a :class:`~operators.state.tuple_files.TupleFile` has them.
 
-    Each of their indexes comes with the number of its lane.
+    Each of their indexes comes with the number of its partition.
     """
 
     table: pa.Table
     indexes: Sequence[tuple[int, TupleIndex]]
 
     @property
-    def lanes(self) -> list[int]:
-        """The lanes that have an index."""
-        return list(dict.fromkeys(lane for lane, _ in self.indexes))
+    def partitions(self) -> list[int]:
+        """The partitions that have an index."""
+        return list(dict.fromkeys(partition for partition, _ in self.indexes))
 
 
 def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], requests: Sequence[Wanted]) -> IndexedTuples | None:
@@ -216,7 +216,7 @@ def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], requests: Sequenc
                     (int(row_times.min()), int(row_times.max()) + 1),
                     int(shares[group]),
                 )
-                indexes += [(group + lane, index) for lane in request.lanes]
+                indexes += [(group + partition, index) for partition in request.partitions]
     names = sorted({name for request in requests for name in request.columns})
     columns = {TIME: pa.array(times), **{name: tuples.columns[name] for name in names}}
     if kept_rows is not None:

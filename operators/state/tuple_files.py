@@ -1,7 +1,7 @@
 """Tuples of joins, written once per chunk however many operators index them and blocks refer to them (thesis 5.3.2).
 
-Each lane that reads a file has a link to it, and so has each lane and batch with blocks that refer to it; whoever has a
-link removes that one only, and the file system keeps the tuples as long as there is any.
+Each partition that reads a file has a link to it, and so has each partition and batch with blocks that refer to it;
+whoever has a link removes that one only, and the file system keeps the tuples as long as there is any.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rows of windows that are not final yet: EMIT STREAM and EMIT AFTER DELAY (One SQL to Rule Them All, section 6.5).
 
-A *group* is a window of a query with values of its keys. A lane remembers which row of each group of the open windows
-it told last. In each batch it compares that with what the groups hold now: the difference is what changed. A change is
-told at once, or a delay after the first change that was not told; until then it waits, with the newest values. A
-session that grows is another group, but takes over the delay: what it was and what it is are told together.
+A *group* is a window of a query with values of its keys. A partition remembers which row of each group of the open
+windows it told last. In each batch it compares that with what the groups hold now: the difference is what changed. A
+change is told at once, or a delay after the first change that was not told; until then it waits, with the newest
+values. A session that grows is another group, but takes over the delay: what it was and what it is are told together.
 
 Tuples are only ever added to a group, so one whose number of tuples stayed the same has not changed. Whether a group
 did change is a matter of the aggregates that its query's outputs are computed from.
@@ -73,7 +73,7 @@ def combine_fired(parts: Sequence[Fired]) -> Fired:
 
 @dataclass(frozen=True)
 class Told:
-    """What a lane remembers of the early rows of one operator.
+    """What a partition remembers of the early rows of one operator.
 
     ``shown`` has a row for each group of an open window that was ever told: ``_slot``, ``_epoch`` (of the query's
     creation, for slots are used again), window, keys, the aggregates told last, ``_there`` (false once it was

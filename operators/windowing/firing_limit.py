@@ -52,7 +52,7 @@ class Ends(Protocol):
     def cost(self, buckets: Buckets, after: int, upto: int) -> CostOfEnds | None:
         """Return what it costs to fire those that end in ``(after, upto]`` and have tuples; None where there are none.
 
-        ``buckets`` are those that a lane holds, by operator.
+        ``buckets`` are those that a partition holds, by operator.
         """
 
 

@@ -1,10 +1,10 @@
-"""What a lane has told of windows that are not final: kept beside its buckets, in the same state and files.
+"""What a partition has told of windows that are not final: kept beside its buckets, in the same state and files.
 
-Invariants, like those of :mod:`operators.lane`:
+Invariants, like those of :mod:`operators.partition`:
 
 - An operator with early queries has at most one entry, written in the last batch in which it changed; the head of the
-  lane names it. Entries have negative numbers, so that they never meet those of buckets; these are digests, so that
-  what another attempt at the batch told is another entry.
+  partition names it. Entries have negative numbers, so that they never meet those of buckets; these are digests, so
+  that what another attempt at the batch told is another entry.
 - What is in memory is a cache of that, brought up to the head before each batch.
 """
 
@@ -18,7 +18,7 @@ from operators.event_times import EARLIEST, LATEST
 from operators.live_queries import LiveQuery
 from operators.query_parts import COUNT_ALL, SESSIONS
 from operators.state.bucket_store import get_payload, put_payload
-from operators.state.lane_state import digest_of
+from operators.state.partition_state import digest_of
 from operators.state.query_runs import Partials
 from operators.windowing.early_rows import Current, Revision, Told, revise
 from operators.windowing.fired_rows import Fired
@@ -43,7 +43,7 @@ class StateChange:
 
 
 class ToldLog:
-    """The early rows of one lane, operator by operator."""
+    """The early rows of one partition, operator by operator."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -6,7 +6,7 @@ import os
 import threading
 from functools import partial
 
-from engine.job_files import read_lanes
+from engine.job_files import read_partitions
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ANYONE, Quotas
@@ -18,7 +18,7 @@ from sources.core.errors import NotAllowed
 from sources.core.storage import Storage
 
 BUSY_SHARE = 0.9
-"""Which share of the job's lanes operators may keep busy where ``admission_cores`` does not say."""
+"""Which share of the job's partitions operators may keep busy where ``admission_cores`` does not say."""
 
 
 class Access:
@@ -63,5 +63,5 @@ class Access:
             return meters
 
     def _most_cores(self) -> float:
-        """Return how many cores operators may keep busy; the job decides at its first start how many lanes it has."""
-        return self._cores or BUSY_SHARE * (read_lanes(self._storage) or os.cpu_count() or 1)
+        """Return how many cores operators may keep busy; the first start decides how many partitions there are."""
+        return self._cores or BUSY_SHARE * (read_partitions(self._storage) or os.cpu_count() or 1)

@@ -142,13 +142,13 @@ class TenantSession:
     def plan(self) -> dict[str, Any]:
         """Return the plan as a graph, without other tenants' queries and the operators that only they use.
 
-        The number of executors, the load of lanes and the changes of plans tell what all tenants do: a tenant is not
-        shown them.
+        The number of executors, the load of partitions and the changes of plans tell what all tenants do: a tenant is
+        not shown them.
         """
         graph = self.session.plans.graph()
         if self._sees_all:
             return graph
-        del graph["executors"], graph["changes"], graph["lanes"]
+        del graph["executors"], graph["changes"], graph["partitions"]
         nodes = []
         for node in graph["nodes"]:
             if "query_ids" in node:

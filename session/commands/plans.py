@@ -38,15 +38,22 @@ class Plans:
         self._scaling = scaling
 
     def graph(self) -> dict[str, Any]:
-        """Return the plan of everything as a graph, with its last changes and why, the executors, and the lanes."""
+        """Return the plan of everything as a graph, with its last changes and why, the executors and the partitions."""
         with self._lock:
             plan = self._state.plan
             graph = plan.to_json()
             for node in graph["nodes"]:
                 if node["id"] in plan.operators:
                     node["statistics"] = operator_statistics(self._statistics, plan.operators[node["id"]])
-        lanes = [{"lane": lane, "cores": float(f"{c:.3g}")} for lane, c in enumerate(self._statistics.cores_of_lanes())]
-        additions = {"changes": self._reoptimization.changes(), "executors": self._scaling.describe(), "lanes": lanes}
+        partitions = [
+            {"partition": partition, "cores": float(f"{c:.3g}")}
+            for partition, c in enumerate(self._statistics.cores_of_partitions())
+        ]
+        additions = {
+            "changes": self._reoptimization.changes(),
+            "executors": self._scaling.describe(),
+            "partitions": partitions,
+        }
         return {**graph, **additions}
 
     def of_query(self, query_id: str) -> dict[str, Any]:

@@ -66,7 +66,8 @@ class Regrouped(_Entry):
 
 @dataclass(frozen=True)
 class Split(_Entry):
-    """Keys of an operator of joins, over ``streams``, that are split among lanes from a changelog on (thesis 5.6.2).
+    """Keys of an operator of joins, over ``streams``, that are split among partitions from a changelog on (thesis
+    5.6.2).
 
     They are the keys with one of the ``hashes``; ``number`` 0, without hashes, ends the split before. ``spread`` is the
     input whose tuples are spread, by their columns ``by`` if there are any.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from engine.job_files import read_lanes
+from engine.job_files import read_partitions
 from operators.joins.key_splits import KeySplit
 from optimizer.key_splitting import KeySplitting, NoSplits
 from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
@@ -24,7 +24,7 @@ class RunningPlan:
     """The queries of each operator of the plan, and the key splits of the operators that may get another split now.
 
     ``members`` are the queries that share cells, of the operators that have some. ``names`` are those of streams,
-    inputs and operators, in source tasks and in lanes. ``unsettled`` operators still have a former split, which is
+    inputs and operators, in source tasks and in partitions. ``unsettled`` operators still have a former split, which is
     not needed any more. ``next_split`` is a number that no split has.
     """
 
@@ -92,8 +92,8 @@ class Reoptimization:
         changes: list[PlanChange] = []
         if self._groups is not None:
             changes += self._groups.propose(now_us, running.members, self._statistics)
-        lanes, numbers = read_lanes(self._storage) or 1, count(running.next_split)
-        situation = Situation(now_us, running.members, running.splits, numbers, lanes, self._statistics)
+        partitions, numbers = read_partitions(self._storage) or 1, count(running.next_split)
+        situation = Situation(now_us, running.members, running.splits, numbers, partitions, self._statistics)
         return changes + self._splits.propose(situation)
 
     def note(self, change: PlanChange) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.job_files import read_lanes
+from engine.job_files import read_partitions
 from engine.spark.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
 from engine.spark.masters import has_executors
 from optimizer.scaling import Decision, Load, Pool, Rules, decide
@@ -95,12 +95,12 @@ class Scaling:
         self._decide(load)
 
     def _decide(self, load: Load) -> None:
-        registered, lanes = read_registered(self._storage), read_lanes(self._storage)
-        if registered is None or not registered.executors or not registered.cores or lanes is None:
+        registered, partitions = read_registered(self._storage), read_partitions(self._storage)
+        if registered is None or not registered.executors or not registered.cores or partitions is None:
             return  # the driver starts, or its executors do
         assert self._rules is not None
         assert self._decision is not None
-        pool = Pool(registered.executors, registered.cores, lanes)
+        pool = Pool(registered.executors, registered.cores, partitions)
         previous, self._decision = self._decision, decide(self._decision, load, pool, self._rules)
         if self._decision.wanted != previous.wanted:
             self._ask(ExecutorRequest(self._decision.wanted, self._decision.why, round(load.at * 1e6)))

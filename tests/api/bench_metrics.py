@@ -58,7 +58,7 @@ def batch() -> dict[str, object]:
 def report(query: Query) -> dict[str, object]:
     """Return what processes tell of the work on the operator that all queries share."""
     work = {"busy_us": {operator_of(query): 1000}, "keys": {}}
-    return {"sources": work, "lanes": work, "samples": {}}
+    return {"sources": work, "partitions": work, "samples": {}}
 
 
 def test_scrape(rest: Rest, benchmark: BenchmarkFixture) -> None:

@@ -176,7 +176,7 @@ def test_a_plan_has_no_operator_of_others(rest: Rest) -> None:
     assert [node["kind"] for node in plan["nodes"]] == ["stream", "selection", "router"]
     assert "note" not in str(plan)
     assert len(plan["edges"]) == 2
-    assert not {"executors", "lanes", "changes"} & plan.keys()
+    assert not {"executors", "partitions", "changes"} & plan.keys()
     assert rest.get("/plan")["executors"]["wanted"] is None
 
 
@@ -329,8 +329,8 @@ def test_a_query_beyond_the_cores_is_refused_with_its_estimate(tmp_path: Path) -
         shop = team(rest, "shop", cost_share=1e-6)
         operator = rest.run(shop.query()["id"])["operator"]
         for busy_us in (0, 200_000):  # the first report has no length yet
-            lanes = {"busy_us": {operator: busy_us}}
-            rest.commit(report={"sources": {"busy_us": {}, "keys": {}}, "samples": {}, "lanes": lanes})
+            partitions = {"busy_us": {operator: busy_us}}
+            rest.commit(report={"sources": {"busy_us": {}, "keys": {}}, "samples": {}, "partitions": partitions})
         shop_cores = rest.service.session.plans.cores_by_tenant()["shop"]
         assert shop_cores > 0
         refused = shop.send("POST", "/queries", {"sql": ALL})
@@ -338,8 +338,8 @@ def test_a_query_beyond_the_cores_is_refused_with_its_estimate(tmp_path: Path) -
         assert "cost_share" in refused.json()["detail"]
         assert f"{shop_cores:.3g}" in refused.json()["detail"]
         for _ in range(2):
-            lanes = {"busy_us": {operator: 60_000_000_000}}
-            rest.commit(report={"sources": {"busy_us": {}, "keys": {}}, "samples": {}, "lanes": lanes})
+            partitions = {"busy_us": {operator: 60_000_000_000}}
+            rest.commit(report={"sources": {"busy_us": {}, "keys": {}}, "samples": {}, "partitions": partitions})
         refused = rest.client.post("/queries", json={"sql": ALL})
         assert refused.status_code == 429
         assert "admission_cores" in refused.json()["detail"]

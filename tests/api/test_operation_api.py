@@ -123,8 +123,8 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
         bytes={"state": 12},
     )
     work = {"busy_us": {query["operator"]: 1000}, "keys": {}}
-    rest.commit(report={"sources": work, "lanes": work, "samples": {}})
-    rest.commit(report={"sources": work, "lanes": work, "samples": {}})
+    rest.commit(report={"sources": work, "partitions": work, "samples": {}})
+    rest.commit(report={"sources": work, "partitions": work, "samples": {}})
     rest.select([tuple_at(1, user_id=1)] * 3, [query["slot"]])
     sinks = {f"q-{n}": Progress(state="RETRYING", rows=n, errors=n, waiting_since_us=n * SECOND) for n in (2, 3, 4)}
     for query_id, progress in sinks.items():

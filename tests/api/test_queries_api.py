@@ -185,13 +185,13 @@ def test_the_plan_of_a_join_tells_its_order_and_costs(rest: Rest) -> None:
     for second in range(1, 4):
         rest.commit(
             streams={s: {"tuples": rows, "late": 0, "malformed": 0, "bytes": 0} for s, rows in streams.items()},
-            report={"sources": work, "lanes": work, "samples": samples},
+            report={"sources": work, "partitions": work, "samples": samples},
             committed_us=now_us + second * SECOND,
         )
     measured = rest.get(path)["join_order"]
     assert measured["order"] == ["p", "a"], "fewer purchases than ads come, whatever the order of FROM"
     assert measured["combinations"] == "counted"
-    assert measured["lane_cores"] > 0
+    assert measured["partition_cores"] > 0
     (step,) = measured["steps"]
     assert step["shared_by"] == 2
     assert step["shared_cost"] == pytest.approx(step["cost"] / 2, rel=0.01)

@@ -122,18 +122,18 @@ def test_labels_streams_and_deployment_of_a_query_are_told() -> None:
     assert samples(series)["braid_query_cost_share_ratio", "q-1"] == 0.25
 
 
-def test_a_window_in_several_lanes_is_one_and_a_session_is_in_one_lane() -> None:
+def test_a_window_in_several_partitions_is_one_and_a_session_is_in_one_partition() -> None:
     series = QuerySeries(2)
     series.add(0, query_record(0))
     series.add(1, query_record(2, query=aggregation(window=SessionWindow(SECOND))))
     series.add(2, query_record(4))
-    lanes = [
+    partitions = [
         {"slots": [0, 1, 2], "counts": [9, 4, 1], "latest_event_us": [None] * 3, "windows": [2, 4, 1]},
         {"slots": [0, 1], "counts": [5, 3], "latest_event_us": [None] * 2, "windows": [3, 3]},
         {"slots": [2], "counts": [6], "latest_event_us": [None]},  # of a selection
     ]
     for _ in range(2):
-        series.absorb({"started_us": 0, "committed_us": SECOND, "results": lanes})
+        series.absorb({"started_us": 0, "committed_us": SECOND, "results": partitions})
     window_counts = {key[1]: value for key, value in samples(series).items() if key[0] == "braid_query_windows_total"}
     assert window_counts == {"q-0": 2 * 3, "q-2": 2 * (4 + 3), OTHER: 2}
 

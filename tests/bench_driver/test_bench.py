@@ -235,18 +235,18 @@ def test_braid_with_other_settings_is_a_system_of_its_own(run: Run, monkeypatch:
     def measure(task: Task, options: Options, tell: Tell) -> dict[str, Any]:
         return good(replace(task, system="braid"), options, tell) | {"system": task.system}
 
-    variants = ("query_groups=off", " Lanes = 1 ,query_groups=off", "query_groups=off")
+    variants = ("query_groups=off", " Partitions = 1 ,query_groups=off", "query_groups=off")
     assert run([], [1], measure=measure, variants=variants) == DONE
     rows = json.loads((run.output / "report.json").read_text())["results"]
-    names = ["braid", "braid query_groups=off", "braid lanes=1,query_groups=off"]
+    names = ["braid", "braid query_groups=off", "braid partitions=1,query_groups=off"]
     assert [row["system"] for row in rows] == names
-    monkeypatch.delenv("BRAID_LANES", raising=False)
+    monkeypatch.delenv("BRAID_PARTITIONS", raising=False)
     settings = [make_system(name).settings()["environment"] for name in names]
-    assert [environment.get("BRAID_LANES") for environment in settings] == [None, None, "1"]
+    assert [environment.get("BRAID_PARTITIONS") for environment in settings] == [None, None, "1"]
     assert [environment.get("BRAID_QUERY_GROUPS") for environment in settings[1:]] == ["off", "off"]
 
 
-@pytest.mark.parametrize("name", ["braid", "braid lanes=1", *PEERS["spark"], *PEERS["flink"]])
+@pytest.mark.parametrize("name", ["braid", "braid partitions=1", *PEERS["spark"], *PEERS["flink"]])
 def test_every_system_can_be_made(name: str) -> None:
     system = make_system(name)
     assert system.name == name

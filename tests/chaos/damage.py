@@ -12,9 +12,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from engine.job_files import BATCHES, CHANGELOGS, LANES, PLANS
+from engine.job_files import BATCHES, CHANGELOGS, PARTITIONS, PLANS
 from engine.recovery.checkpoint import OFFSETS
-from operators.state.lane_state import unpack
+from operators.state.partition_state import unpack
 from sources.core.record_log import RecordLog, file_number
 from sources.core.storage import Storage
 from tests.chaos.arena import ARROW, RECOVERY_SECONDS, START_US, Act, Arena, arrow_body
@@ -81,12 +81,12 @@ def needed_files(arena: Arena) -> list[str]:
     storage = Storage(str(arena.service.data_dir))
     batches = RecordLog(storage, BATCHES)
     record = batches.read(batches.latest())
-    manifests = sorted(record["lanes"].values())
+    manifests = sorted(record["partitions"].values())
     entries = sorted(entry for path in manifests for entry in orjson.loads(storage.get(path))["entries"].values())
     buckets = sorted(payload.path for entry in entries for payload in unpack(storage.get(entry)) if payload.path)
     plan = max((number for name in storage.names(PLANS) if (number := file_number(name)) <= record["epoch"]), default=0)
     changelogs = [f"{CHANGELOGS}/{epoch:012d}.json" for epoch in range(plan + 1, record["epoch"] + 1)]
-    newest = f"{BATCHES}/{batches.latest():012d}.json", f"{OFFSETS}/{batches.latest() - 1}", LANES
+    newest = f"{BATCHES}/{batches.latest():012d}.json", f"{OFFSETS}/{batches.latest() - 1}", PARTITIONS
     kinds = manifests, entries, buckets, changelogs, *([path] for path in newest)
     return [arena.rng.choice(kind) for kind in kinds if kind]
 

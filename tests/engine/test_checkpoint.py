@@ -7,12 +7,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine.job_files import ACTIVATIONS, CHANGELOGS, LANES, PLANS, write_activation
-from engine.lane_files import LaneFiles
+from engine.job_files import ACTIVATIONS, CHANGELOGS, PARTITIONS, PLANS, write_activation
+from engine.partition_files import PartitionFiles
 from engine.planning.offsets import Offset
 from engine.recovery.checkpoint import COMMITS, OFFSETS, check_checkpoint
 from operators.state.bucket_store import INLINE_BYTES, STATES, put_payload
-from operators.state.lane_state import Payload, pack
+from operators.state.partition_state import Payload, pack
 from sources.core.errors import CorruptData
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
@@ -28,7 +28,7 @@ def storage(tmp_path: Path) -> Storage:
     for batch in range(3):
         storage.put(f"{OFFSETS}/{batch}", OFFSET)
     for batch in range(2):
-        RecordLog(storage, "batches").append(batch + 1, {"seq": batch + 1, "epoch": 0, "lanes": {}})
+        RecordLog(storage, "batches").append(batch + 1, {"seq": batch + 1, "epoch": 0, "partitions": {}})
         storage.put(f"{COMMITS}/{batch}", COMMIT)
     for folder in (OFFSETS, COMMITS):  # what was being written
         storage.put(f"{folder}/.9.8f0a.tmp", b"")
@@ -96,18 +96,18 @@ def test_the_record_of_a_committed_batch_must_be_there(storage: Storage) -> None
         check_checkpoint(storage)
 
 
-def test_lanes_are_as_many_as_in_the_newest_record(storage: Storage) -> None:
-    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 0, "lanes": {}, "operator_busy_us": [5, 7]})
-    storage.put_json(LANES, {"lanes": 2})
+def test_partitions_are_as_many_as_in_the_newest_record(storage: Storage) -> None:
+    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 0, "partitions": {}, "operator_busy_us": [5, 7]})
+    storage.put_json(PARTITIONS, {"partitions": 2})
     check_checkpoint(storage)
-    for edited in (b'{"lanes":3}', b"{}", b"[]", b'{"lanes":"many"}', b""):
-        storage.put(LANES, edited)
-        with pytest.raises(CorruptData, match=r"lanes\.json must hold"):
+    for edited in (b'{"partitions":3}', b"{}", b"[]", b'{"partitions":"many"}', b""):
+        storage.put(PARTITIONS, edited)
+        with pytest.raises(CorruptData, match=r"partitions\.json must hold"):
             check_checkpoint(storage)
-    storage.put(LANES, b'{"lanes":2}')  # as a version before wrote it
+    storage.put(PARTITIONS, b'{"partitions":2}')  # as a version before wrote it
     check_checkpoint(storage)
-    storage.delete(LANES)
-    with pytest.raises(CorruptData, match=r"lanes, 2 as the record of batch 3 says.*it is missing"):
+    storage.delete(PARTITIONS)
+    with pytest.raises(CorruptData, match=r"partitions, 2 as the record of batch 3 says.*it is missing"):
         check_checkpoint(storage)
 
 
@@ -118,7 +118,7 @@ def test_what_the_queries_are_rebuilt_of_must_be_there(storage: Storage) -> None
         write_activation(storage, epoch - 1, epoch, {})
     storage.put_json(f"{PLANS}/000000000001.json", {"epoch": 1})
     changelogs.trim(1)
-    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 3, "lanes": {}})
+    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 3, "partitions": {}})
     check_checkpoint(storage)
     for folder, unneeded in ((CHANGELOGS, 0), (ACTIVATIONS, 1), (PLANS, 0)):
         for name in storage.names(folder)[unneeded : 3 if folder == ACTIVATIONS else None]:
@@ -137,7 +137,7 @@ def test_what_the_queries_are_rebuilt_of_must_be_there(storage: Storage) -> None
 
 def test_a_batch_record_must_not_be_missing_between_others(storage: Storage) -> None:
     for seq in (3, 4):
-        RecordLog(storage, "batches").append(seq, {"seq": seq, "epoch": 0, "lanes": {}})
+        RecordLog(storage, "batches").append(seq, {"seq": seq, "epoch": 0, "partitions": {}})
     storage.put(f"{OFFSETS}/3", OFFSET)
     check_checkpoint(storage)
     storage.delete("batches/000000000003.json")
@@ -146,11 +146,11 @@ def test_a_batch_record_must_not_be_missing_between_others(storage: Storage) -> 
 
 
 def test_the_state_that_the_newest_record_names_must_be_there_and_whole(storage: Storage) -> None:
-    state = LaneFiles(storage, 3, None)
+    state = PartitionFiles(storage, 3, None)
     bucket = Payload(*put_payload(storage, 3, bytes(INLINE_BYTES + 1)))
     state.put_entry(3, pack([Payload("", b"small"), bucket]))
     manifest = state.settle()
-    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 0, "lanes": {"0": manifest}})
+    RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 0, "partitions": {"0": manifest}})
     check_checkpoint(storage)
     for path in [bucket.path, *(f"{STATES}/{name}" for name in storage.names(STATES))]:
         whole = storage.get(path)

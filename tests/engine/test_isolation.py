@@ -20,7 +20,7 @@ from engine.planning.offsets import Offset, PassedOver
 from engine.recovery.isolation import Failure, RunApart, isolate
 from operators.selection.source import SelectionSource
 from sources.connectors.push import PushConnector
-from tests.operators.job_in_process import LANES, Job
+from tests.operators.job_in_process import PARTITIONS, Job
 from tests.operators.test_firing_limit import NOW, SECOND, STREAMS
 
 QUERIES = [f"q-{n}" for n in range(12)]
@@ -133,7 +133,7 @@ def test_a_query_that_ends_or_holds_a_batch_fails_and_the_others_have_their_rows
     reason = reason.format(mib=limit >> 20)
     with monkeypatch.context() as patch:
         patch.setattr(SelectionSource, "_select", harmful)
-        run = RunApart(job.storage, job.offset, LANES, limit, 3.0, 1000)
+        run = RunApart(job.storage, job.offset, PARTITIONS, limit, 3.0, 1000)
         found = isolate(end, ["good", "bad", "other"], run)
     assert found is not None
     assert found.failed == {"bad": reason}
@@ -158,7 +158,7 @@ def test_input_that_ends_a_batch_becomes_a_dead_letter(job: Job, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(PushConnector, "read", harmful)
-        found = isolate(end, ["good", "bad", "other"], RunApart(job.storage, job.offset, LANES, 0, 60.0, 1000))
+        found = isolate(end, ["good", "bad", "other"], RunApart(job.storage, job.offset, PARTITIONS, 0, 60.0, 1000))
         assert found is not None
         reason = "It ends the process that runs a batch (SIGSEGV)."
         assert found.passed_over == tuple(PassedOver(stream.id, "0", 2, 4, reason) for stream in STREAMS)

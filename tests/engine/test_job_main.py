@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from engine import job_main
-from engine.job_files import read_lanes
+from engine.job_files import read_partitions
 from engine.job_main import Job
-from engine.pipeline import JobSettings, settle_lanes
+from engine.pipeline import JobSettings, settle_partitions
 from sources.core.storage import Storage
 
 
-def test_a_start_that_fails_does_not_settle_the_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_does_not_settle_the_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(settings: JobSettings) -> None:
         raise ValueError(f"Could not parse Master URL: {settings.master!r}")
 
@@ -28,16 +28,16 @@ def test_a_start_that_fails_does_not_settle_the_lanes(tmp_path: Path, monkeypatc
         raise Started
 
     storage = Storage(str(tmp_path))
-    settings = JobSettings(storage.uri, "lokal[2]", lanes=8, target_seconds=1.0, join_row_limit=1)
+    settings = JobSettings(storage.uri, "lokal[2]", partitions=8, target_seconds=1.0, join_row_limit=1)
     monkeypatch.setattr(job_main, "start_spark", refuse)
     with pytest.raises(ValueError, match="lokal"):
         Job(storage, settings).run()
-    assert read_lanes(storage) is None
+    assert read_partitions(storage) is None
     monkeypatch.setattr(job_main, "start_spark", start)
     monkeypatch.setattr(job_main.SparkContext, "_gateway", SimpleNamespace(proc=SimpleNamespace(pid=1)))
     monkeypatch.setattr(job_main, "ExecutorPool", go_on)
     with pytest.raises(Started):
         Job(storage, settings).run()
-    assert read_lanes(storage) == 8
-    settle_lanes(storage, 2)
-    assert read_lanes(storage) == 8
+    assert read_partitions(storage) == 8
+    settle_partitions(storage, 2)
+    assert read_partitions(storage) == 8

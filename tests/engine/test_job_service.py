@@ -17,7 +17,7 @@ from tests.kit.waiting import wait_until
 pytestmark = pytest.mark.service
 
 
-def test_files_of_lanes_go_once_a_later_state_is_published(service: RunningService, api: Api) -> None:
+def test_files_of_partitions_go_once_a_later_state_is_published(service: RunningService, api: Api) -> None:
     stream = f"states_{uuid.uuid4().hex[:8]}"
     api.create_stream(
         f"CREATE STREAM {stream} (k INT, t TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push')"
@@ -31,7 +31,7 @@ def test_files_of_lanes_go_once_a_later_state_is_published(service: RunningServi
         seen.update(names)
         return len(seen) > 20 and len(names) < len(seen) / 2
 
-    wait_until(first_are_gone, 60.0, "most of what lanes wrote is gone")
+    wait_until(first_are_gone, 60.0, "most of what partitions wrote is gone")
 
 
 def test_processes_that_compute_keep_the_memory_that_they_free(service: RunningService, api: Api) -> None:

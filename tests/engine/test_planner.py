@@ -73,7 +73,7 @@ class Folder:
         }
         common = {"seq": offset.seq, "epoch": offset.epoch, "planned_us": offset.planned_us, "streams": streams}
         reached = dict(offset.watermarks)
-        times = {"clocks": dict(offset.clocks), "watermarks": reached, "fired": reached, "lanes": {}}
+        times = {"clocks": dict(offset.clocks), "watermarks": reached, "fired": reached, "partitions": {}}
         self.batches.append(offset.seq, {**common, **times, **record})
 
     def commit_unread(self, offset: Offset, stream: str) -> None:

@@ -22,7 +22,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def rows_of(seq: int, block: str, epoch: int = 1, tuples: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Return what lanes send for a batch with one result block, which refers to files of tuples."""
+    """Return what partitions send for a batch with one result block, which refers to files of tuples."""
     progress: dict[str, Any] = {
         "seq": seq,
         "epoch": epoch,
@@ -32,11 +32,18 @@ def rows_of(seq: int, block: str, epoch: int = 1, tuples: Sequence[str] = ()) ->
         "failures": {},
     }
     entry = {"path": block, "kind": "selection", "slots": [0], "counts": [1], "tuples": list(tuples)}
-    lane = {"lane": 0, "progress": 1, "bytes": 7, "busy_us": 3, "failures": {"q-9": "raised"}, "path": f"states/{seq}"}
+    partition = {
+        "partition": 0,
+        "progress": 1,
+        "bytes": 7,
+        "busy_us": 3,
+        "failures": {"q-9": "raised"},
+        "path": f"states/{seq}",
+    }
     return [
         (BLOCK, orjson.dumps(entry).decode()),
         (PROGRESS, orjson.dumps(progress).decode()),
-        (STATE, orjson.dumps(lane).decode()),
+        (STATE, orjson.dumps(partition).decode()),
     ]
 
 
@@ -49,7 +56,7 @@ def test_publishing_a_batch_again_changes_nothing(storage: Storage) -> None:
     assert [block["path"] for block in record["results"]] == ["results/a"]
     assert record["failures"] == {"q-9": "raised"}
     assert record["bytes"] == {"state": 7}
-    assert record["lanes"] == {"0": "states/1"}
+    assert record["partitions"] == {"0": "states/1"}
     assert orjson.loads(storage.get("activations/000000000001.json"))["clocks"] == {"s-1": 5}
 
 
@@ -67,21 +74,23 @@ def test_a_batch_is_flushed_before_its_record_is_there(
     assert RecordLog(storage, "batches").latest() == 1
 
 
-def test_a_batch_that_lanes_saw_differently_is_not_published(storage: Storage) -> None:
-    """Source tasks that ran again after some lanes were done may have read other than the first time."""
-    other_lane = {"lane": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
+def test_a_batch_that_partitions_saw_differently_is_not_published(storage: Storage) -> None:
+    """Source tasks that ran again after some partitions were done may have read other than the first time."""
+    other_partition = {"partition": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
     with pytest.raises(NotReady, match="the same batch 1"):
-        publish(storage, 1, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other_lane).decode())])
+        publish(storage, 1, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other_partition).decode())])
     assert RecordLog(storage, "batches").latest() == 0
     assert not storage.names("activations")
 
 
-def test_the_record_says_when_the_first_delay_of_any_lane_runs_out(storage: Storage) -> None:
+def test_the_record_says_when_the_first_delay_of_any_partition_runs_out(storage: Storage) -> None:
     for seq, due in enumerate([[None, None], [9, None, 7], [3]], start=1):
-        lane = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
-        lanes = [{**lane, "lane": i, "due_us": us} for i, us in enumerate(due)]
+        partition = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
+        partitions = [{**partition, "partition": i, "due_us": us} for i, us in enumerate(due)]
         publish(
-            storage, seq, [*rows_of(seq, "results/a", seq), *((STATE, orjson.dumps(lane).decode()) for lane in lanes)]
+            storage,
+            seq,
+            [*rows_of(seq, "results/a", seq), *((STATE, orjson.dumps(partition).decode()) for partition in partitions)],
         )
     records = RecordLog(storage, "batches")
     assert [records.read(seq)["emit_due_us"] for seq in (1, 2, 3)] == [None, 7, 3]

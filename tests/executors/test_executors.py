@@ -36,8 +36,8 @@ def is_executor(process: psutil.Process) -> bool:
 
 def test_two_executors_share_the_work_and_one_may_be_killed(fresh_service: FreshService) -> None:
     # a drain that is given up while Spark recovers is not what is tested
-    service = fresh_service(BRAID_MASTER=MASTER, BRAID_LANES="3", BRAID_DRAIN_TIMEOUT="600")
-    assert Storage(str(service.data_dir)).get_json("lanes.json") == {"lanes": 3}
+    service = fresh_service(BRAID_MASTER=MASTER, BRAID_PARTITIONS="3", BRAID_DRAIN_TIMEOUT="600")
+    assert Storage(str(service.data_dir)).get_json("partitions.json") == {"partitions": 3}
     assert len(service.descendants(is_executor)) == 2
     moments = random.Random(7)
     with Api(service.url) as api:

@@ -35,7 +35,7 @@ TRICKLE = 50
 def test_an_executor_comes_under_load_and_goes_without_and_results_stay_right(fresh_service: FreshService) -> None:
     service = fresh_service(
         BRAID_MASTER=MASTER,
-        BRAID_LANES="2",
+        BRAID_PARTITIONS="2",
         BRAID_EXECUTORS_MAX="2",
         BRAID_SCALE_PERIOD_SECONDS="1",
         BRAID_DRAIN_TIMEOUT="600",

@@ -47,34 +47,36 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(str(tmp_path))
 
 
-@pytest.mark.parametrize("lanes", [2, 32, 200])
-def test_control_rows_of_a_source_task(benchmark: Any, storage: Storage, lanes: int) -> None:
-    """A source task that reads nothing says so to every lane."""
-    tasks = SourceTasks(storage, PlanLog(storage), list(range(lanes)))
-    rows = benchmark(lambda: to_batch(list(tasks.run(Offset(), Offset(seq=1), 0, lanes))))
+@pytest.mark.parametrize("partitions", [2, 32, 200])
+def test_control_rows_of_a_source_task(benchmark: Any, storage: Storage, partitions: int) -> None:
+    """A source task that reads nothing says so to every partition."""
+    tasks = SourceTasks(storage, PlanLog(storage), list(range(partitions)))
+    rows = benchmark(lambda: to_batch(list(tasks.run(Offset(), Offset(seq=1), 0, partitions))))
     benchmark.extra_info["bytes"] = rows.nbytes
-    assert rows.num_rows == lanes
+    assert rows.num_rows == partitions
 
 
 @pytest.mark.parametrize("tasks", [2, 32, 200])
-def test_control_rows_at_a_lane(benchmark: Any, storage: Storage, tasks: int) -> None:
-    """A lane brings together what the source tasks say."""
+def test_control_rows_at_a_partition(benchmark: Any, storage: Storage, tasks: int) -> None:
+    """A partition brings together what the source tasks say."""
     each = SourceTasks(storage, PlanLog(storage), [0])
     bodies = [row.body for task in range(tasks) for row in each.run(Offset(), Offset(seq=1), task, tasks)]
     progress = benchmark(lambda: progress_of([orjson.loads(body) for body in bodies], Offset(), Offset(seq=1)))
     assert len(progress["source_busy_us"]) == tasks
 
 
-@pytest.mark.parametrize(("lanes", "fired"), [(2, 10_000), (32, 10_000), (200, 10_000), (2, 100_000), (32, 100_000)])
-def test_publishing_a_batch(benchmark: Any, storage: Storage, lanes: int, fired: int) -> None:
-    """Each lane fires windows of so many queries, which the batch record counts by slot."""
+@pytest.mark.parametrize(
+    ("partitions", "fired"), [(2, 10_000), (32, 10_000), (200, 10_000), (2, 100_000), (32, 100_000)]
+)
+def test_publishing_a_batch(benchmark: Any, storage: Storage, partitions: int, fired: int) -> None:
+    """Each partition fires windows of so many queries, which the batch record counts by slot."""
     progress = {"seq": 1, "epoch": 1, "previous_epoch": 1, "clocks_at_start": {}, "started_us": 1, "failures": {}}
     slots = list(range(fired))
     times = [1_700_000_000_000_000] * fired
     block = {"path": "results/x", "kind": "aggregation", "slots": slots, "counts": slots, "latest_event_us": times}
-    state = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}, "path": None, "lane": 0}
+    state = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}, "path": None, "partition": 0}
     rows = [(PROGRESS, orjson.dumps(progress).decode())]
-    rows += [(kind, orjson.dumps(body).decode()) for kind, body in ((BLOCK, block), (STATE, state))] * lanes
+    rows += [(kind, orjson.dumps(body).decode()) for kind, body in ((BLOCK, block), (STATE, state))] * partitions
     log = RecordLog(storage, BATCHES)
 
     def run() -> None:
@@ -84,7 +86,7 @@ def test_publishing_a_batch(benchmark: Any, storage: Storage, lanes: int, fired:
     benchmark.pedantic(run, rounds=3)
     publish(storage, 1, rows)
     benchmark.extra_info["bytes"] = storage.size(BATCHES)
-    assert len(log.read(1)["results"]) == lanes
+    assert len(log.read(1)["results"]) == partitions
 
 
 @pytest.mark.parametrize("count", [1000, 10_000, 100_000])

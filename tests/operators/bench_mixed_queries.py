@@ -1,8 +1,8 @@
 """What mixed queries cost the kernels, beside DuckDB running each query by itself: processor time, in alternation.
 
 The *source* side: a source task makes buckets of half a million tuples, and writes them; DuckDB adds partial aggregates
-of them to tables. The *partition* side, over as many tuples, second by second: lanes read the buckets of a second, fire
-the windows that have ended and write their blocks, and the rows of all queries are formed as Arrow; DuckDB merges
+of them to tables. The *partition* side, over as many tuples, second by second: partitions read the buckets of a second,
+fire the windows that have ended and write their blocks, and the rows of all queries are formed as Arrow; DuckDB merges
 partial aggregates and reads rows as Arrow. All in one process, DuckDB with two threads.
 
 ``make bench-kernels``, or ``python -m tests.operators.bench_mixed_queries mixed-bids --queries 100 --side source``
@@ -31,7 +31,7 @@ from bench_driver.report.text import table
 from bench_driver.workload import Workload, load_workload
 from engine.planning.offsets import Offset
 from engine.spark.spark_conf import KEPT_MEMORY
-from tests.operators.job_in_process import LANES
+from tests.operators.job_in_process import PARTITIONS
 from tests.operators.mixed_job import MixedJob, seconds_of, tuples_of
 
 WORKLOADS = ("mixed-bids", "mixed-trips")
@@ -107,7 +107,7 @@ def source_side(case: Case, rounds: int) -> list[Timer]:
 
 
 def partition_side(case: Case, rounds: int) -> list[Timer]:
-    """Return what lanes, forming rows and DuckDB took second by second, round by round; all give as many rows."""
+    """Return what partitions, forming rows and DuckDB took second by second, round by round; all give as many rows."""
     tuples, timers = case.tuples, []
     for number in range(rounds + 1):
         timer = Timer()
@@ -126,9 +126,9 @@ def braid_by_second(case: Case, tuples: pa.Table, timer: Timer) -> int:
             job.push_table(part)
             while (end := job.due(second)) is not None:
                 with timer.of("source"):
-                    sent = [row for task in LANES for row in job.tasks.run(job.offset, end, task, len(LANES))]
+                    sent = [row for task in PARTITIONS for row in job.tasks.run(job.offset, end, task, len(PARTITIONS))]
                 with timer.of("partition"):
-                    output = job.advance(dict.fromkeys(LANES, sent), job.lanes)
+                    output = job.advance(dict.fromkeys(PARTITIONS, sent), job.partitions)
                 job.publish(end, output)
             with timer.of("rows"):
                 rows += sum(each.num_rows for each in job.new_rows().values())

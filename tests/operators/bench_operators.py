@@ -1,4 +1,4 @@
-"""How long the kernels of a source task and of a lane take; `make bench-kernels`, with pytest-benchmark.
+"""How long the kernels of a source task and of a partition take; `make bench-kernels`, with pytest-benchmark.
 
 The workload is astream-sc1's (thesis 4.4.2): sums by key, a random predicate on one of five fields, windows of one to
 five seconds. A chunk is half a second of a million tuples a second, as a source task gets it.
@@ -244,7 +244,7 @@ def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_firing(benchmark: Any, count: int) -> None:
-    """A lane fires the windows that end in one second, out of the buckets of eight seconds."""
+    """A partition fires the windows that end in one second, out of the buckets of eight seconds."""
     live = queries(count)
     operators = StreamOperators(live, STREAM, 2)
     buckets = []

@@ -1,6 +1,6 @@
-"""The whole job in one process, without Spark: push logs, planner, source tasks, lane tasks, router, reader.
+"""The whole job in one process, without Spark: push logs, planner, source tasks, partition tasks, router, reader.
 
-What Spark does is done by hand: it logs an offset, runs the tasks, brings their rows to lanes.
+What Spark does is done by hand: it logs an offset, runs the tasks, brings their rows to partitions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from engine.job_files import BATCHES, CHANGELOGS
-from engine.lane_task import LaneTasks
+from engine.partition_task import PartitionTasks
 from engine.plan_log import PlanLog
 from engine.planning.offsets import Offset
 from engine.planning.planner import Planner
@@ -32,7 +32,7 @@ from sources.core.storage import Storage
 from tests.operators.join_pipeline import Deployed, changelog
 from tests.operators.pipeline import Row, batch_of
 
-LANES = [0, 1]
+PARTITIONS = [0, 1]
 
 
 class Job:
@@ -54,8 +54,8 @@ class Job:
         self.offset = Offset()
         self.now_us = 0
         self.planner = self.new_planner()
-        self.tasks = SourceTasks(self.storage, PlanLog(self.storage), LANES)
-        self.lanes = self.new_lanes()
+        self.tasks = SourceTasks(self.storage, PlanLog(self.storage), PARTITIONS)
+        self.partitions = self.new_partitions()
         planned = [
             (name, slot, plan_select(sql, self.streams, tables)) for slot, (name, sql) in enumerate(queries.items())
         ]
@@ -96,36 +96,38 @@ class Job:
         """Run and publish the batch that ends at an offset, as Spark logs it; return its record."""
         end = Offset.from_json(orjson.loads(orjson.dumps(end.to_json())))
         rows = [row for task in (0, 1) for row in self.tasks.run(self.offset, end, task, 2)]
-        self.publish(end, self.advance(dict.fromkeys(LANES, rows), self.lanes))
+        self.publish(end, self.advance(dict.fromkeys(PARTITIONS, rows), self.partitions))
         return RecordLog(self.storage, BATCHES).read(end.seq)
 
     def publish(self, end: Offset, output: Sequence[tuple[str, str]]) -> None:
-        """Publish the batch that ends at an offset, as lanes give it."""
+        """Publish the batch that ends at an offset, as partitions give it."""
         publish(self.storage, end.seq, output)
         self.offset = end
 
     def attempt(self, end: Offset) -> list[tuple[str, Any]]:
         """Run the batch that ends at an offset, in new processes, up to what it would publish."""
-        output = self.advance(dict.fromkeys(LANES, self.read(end)))
+        output = self.advance(dict.fromkeys(PARTITIONS, self.read(end)))
         return [(kind, orjson.loads(body)) for kind, body in output]
 
     def read(self, end: Offset) -> list[WireRow]:
         """Run the source tasks of the batch that ends at an offset, in new processes."""
-        tasks = SourceTasks(self.storage, PlanLog(self.storage), LANES)
+        tasks = SourceTasks(self.storage, PlanLog(self.storage), PARTITIONS)
         return [row for task in (0, 1) for row in tasks.run(self.offset, end, task, 2)]
 
-    def advance(self, rows: Mapping[int, Sequence[WireRow]], lanes: LaneTasks | None = None) -> list[tuple[str, str]]:
-        """Run each lane on the rows that it got, in a new process unless told, up to what it would publish."""
-        lanes = lanes or self.new_lanes()
+    def advance(
+        self, rows: Mapping[int, Sequence[WireRow]], partitions: PartitionTasks | None = None
+    ) -> list[tuple[str, str]]:
+        """Run each partition on the rows that it got, in a new process unless told, up to what it would publish."""
+        partitions = partitions or self.new_partitions()
         output = []
-        for lane in LANES:
-            mine = [row for row in rows[lane] if row.lane == lane]
-            output += lanes.run([to_batch(mine[:1]), to_batch(mine[1:])])
+        for partition in PARTITIONS:
+            mine = [row for row in rows[partition] if row.partition == partition]
+            output += partitions.run([to_batch(mine[:1]), to_batch(mine[1:])])
         return output
 
-    def new_lanes(self) -> LaneTasks:
-        """Return lanes as a process that has just started has them."""
-        return LaneTasks(self.storage, PlanLog(self.storage), LANES, 1_000_000)
+    def new_partitions(self) -> PartitionTasks:
+        """Return partitions as a process that has just started has them."""
+        return PartitionTasks(self.storage, PlanLog(self.storage), PARTITIONS, 1_000_000)
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return all rows of a query."""

@@ -1,4 +1,4 @@
-"""Several streams through source operators, lanes, firing and the reader in one process, without Spark."""
+"""Several streams through source operators, partitions, firing and the reader in one process, without Spark."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 from engine.planning.offsets import advance_watermark
 from operators.block_files import BlockPart
 from operators.kinds import operator_of
-from operators.lane import Lane
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup.lookup_join import IndexedTables
 from operators.operator import ChunkOutput
+from operators.partition import Partition
 from operators.queries import Query
 from operators.query_parts import WINDOW_END, WINDOW_START
 from operators.state.bucket_store import StoredTuples, put_bucket
-from operators.state.lane_state import Payload
+from operators.state.partition_state import Payload
 from operators.stream_operators import StreamOperators
 from optimizer.plan import Plan
 from router.deployment import Deployment
@@ -85,8 +85,8 @@ def changelog(
 class JoinPipeline:
     """``clocks`` and ``watermarks`` are those at the start of the next batch, ``rows`` what each query got so far.
 
-    ``rng`` says how many lanes there are, when they move to other workers or run a batch twice from the same state, and
-    how long pages are.
+    ``rng`` says how many partitions there are, when they move to other workers or run a batch twice from the same
+    state, and how long pages are.
     """
 
     storage: Storage
@@ -103,7 +103,7 @@ class JoinPipeline:
     def __post_init__(self) -> None:
         self.live.streams.update({stream.id: stream for stream in self.streams})
         count = self.rng.choice([1, 2, 2, 3])
-        self.lanes = [Lane(self.storage, self.join_row_limit) for _ in range(count)]
+        self.partitions = [Partition(self.storage, self.join_row_limit) for _ in range(count)]
         self.states = [MemoryState() for _ in range(count)]
         self.reader = Materializer(self.storage)
         self.tables = IndexedTables(self.storage)
@@ -116,7 +116,7 @@ class JoinPipeline:
         for record in changelogs:
             self.live.apply(record, self.clocks)
         seen: dict[str, list[Row]] = {}
-        payloads: list[list[Payload]] = [[] for _ in self.lanes]
+        payloads: list[list[Payload]] = [[] for _ in self.partitions]
         before = dict(self.watermarks)
         for stream in self.streams:
             time = stream.schema.event_time
@@ -125,7 +125,7 @@ class JoinPipeline:
             half = len(seen[stream.id]) // 2
             for part in (seen[stream.id][:half], seen[stream.id][half:]):
                 for name, lookups in self.live.inputs(stream.id).items():
-                    operators = StreamOperators(self.live, stream, len(self.lanes), None, name, lookups)
+                    operators = StreamOperators(self.live, stream, len(self.partitions), None, name, lookups)
                     for joined in operators.lookup_join.batches(batch_of(part, stream.schema), self.tables):
                         output = operators.process(joined, watermark)
                         assert not output.failures
@@ -136,8 +136,8 @@ class JoinPipeline:
             self.clocks[stream.id] = clock
             self.watermarks[stream.id] = advance_watermark(watermark, clock, stream.schema.lateness_us)
         blocks: dict[int, list[BlockPart]] = {}
-        for lane in range(len(self.lanes)):
-            self._advance(lane, payloads[lane], before, blocks)
+        for partition in range(len(self.partitions)):
+            self._advance(partition, payloads[partition], before, blocks)
         for slot, parts in blocks.items():
             self._read(self.live.by_slot[slot], parts)
         return seen
@@ -146,23 +146,23 @@ class JoinPipeline:
         for group, bucket in output.buckets:
             payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
         if output.joined is not None:
-            stored = StoredTuples(self.storage, self.seq, output.joined.table, output.joined.lanes)
-            for lane, path in stored.paths.items():
-                payloads[lane].append(Payload(path, b""))
-            for lane, index in output.joined.indexes:
-                payloads[lane].append(Payload(*stored.put_index(lane, index)))
+            stored = StoredTuples(self.storage, self.seq, output.joined.table, output.joined.partitions)
+            for partition, path in stored.paths.items():
+                payloads[partition].append(Payload(path, b""))
+            for partition, index in output.joined.indexes:
+                payloads[partition].append(Payload(*stored.put_index(partition, index)))
 
     def _advance(
         self, number: int, payloads: list[Payload], before: dict[str, int | None], blocks: dict[int, list[BlockPart]]
     ) -> None:
         if self.rng.random() < 0.2:  # another worker takes over: its cache is empty
-            self.lanes[number] = Lane(self.storage, self.join_row_limit)
+            self.partitions[number] = Partition(self.storage, self.join_row_limit)
         if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
             failed = self.states[number].copy()
-            self.lanes[number].advance(self.seq, payloads, self.live, before, dict(self.watermarks), failed)
-        lane = self.lanes[number]
-        fired = lane.advance(self.seq, payloads, self.live, before, dict(self.watermarks), self.states[number])
-        self.failures |= lane.failures
+            self.partitions[number].advance(self.seq, payloads, self.live, before, dict(self.watermarks), failed)
+        partition = self.partitions[number]
+        fired = partition.advance(self.seq, payloads, self.live, before, dict(self.watermarks), self.states[number])
+        self.failures |= partition.failures
         links: dict[str, str] = {}
         for block in fired:
             entry = block.write(self.storage, self.seq, links)

@@ -1,6 +1,7 @@
 """The data plane in one process, without Spark: what the tests of operators share.
 
-Tuples pass through source operators, lanes and firing just as in the job; a dictionary stands for the files of lanes.
+Tuples pass through source operators, partitions and firing just as in the job; a dictionary stands for the files of
+partitions.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import pyarrow as pa
 from engine.planning.offsets import advance_watermark
 from operators.expressions import Call, Column, Expression, Literal
 from operators.joins.query import Join
-from operators.lane import Lane
 from operators.live_queries import LiveQueries, LiveQuery
+from operators.partition import Partition
 from operators.predicates import query_set
 from operators.predicates.analysis import Predicate, analyse
 from operators.queries import Aggregation, Query, Selection
@@ -25,7 +26,7 @@ from operators.query_parts import AGGREGATION, COUNT_ALL, OP, PTIME, SELECTION, 
 from operators.selection.source import Selected
 from operators.state.bucket_store import put_bucket
 from operators.state.held_buckets import HeldBuckets
-from operators.state.lane_state import Payload
+from operators.state.partition_state import Payload
 from operators.state.query_runs import Partials
 from operators.stream_operators import StreamOperators
 from operators.windowing.fired_block import FiredBlock
@@ -146,12 +147,12 @@ def microseconds(value: Any) -> int:
 
 @dataclass
 class MemoryState:
-    """A lane's durable state, kept in a dictionary."""
+    """A partition's durable state, kept in a dictionary."""
 
     data: dict[str | int, bytes] = field(default_factory=dict)
 
     def head(self) -> bytes | None:
-        """Return the head, None for a new lane."""
+        """Return the head, None for a new partition."""
         return self.data.get("head")
 
     def set_head(self, head: bytes) -> None:
@@ -176,11 +177,12 @@ class MemoryState:
 
 
 class Pipeline:
-    """Source operators, two lanes, and the rows that come out.
+    """Source operators, two partitions, and the rows that come out.
 
     ``clock`` and ``watermark`` are those at the start of the next batch, ``rows`` what each query got so far. Rows of a
     changelog end with operation, processing time and version.
-    With ``rng``, lanes move to other workers and batches are run twice from the same state, as after a failed attempt.
+    With ``rng``, partitions move to other workers and batches are run twice from the same state, as after a failed
+    attempt.
     """
 
     def __init__(self, storage: Storage, stream: StreamDefinition = STREAM, rng: random.Random | None = None) -> None:
@@ -189,7 +191,7 @@ class Pipeline:
         self.rng = rng
         self.live = LiveQueries()
         self.live.streams[stream.id] = stream
-        self.lanes = [Lane(storage), Lane(storage)]
+        self.partitions = [Partition(storage), Partition(storage)]
         self.states = [MemoryState(), MemoryState()]
         self.clock: int | None = None
         self.watermark: int | None = None
@@ -225,8 +227,8 @@ class Pipeline:
             self.watermark,
             advance_watermark(self.watermark, self.clock, self.stream.schema.lateness_us),
         )
-        for lane in range(2):
-            self._advance(lane, payloads[lane], before)
+        for partition in range(2):
+            self._advance(partition, payloads[partition], before)
         return seen
 
     def _in_chunks(self, tuples: pa.RecordBatch) -> pa.Table:
@@ -237,17 +239,17 @@ class Pipeline:
         for group, bucket in buckets:
             payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
 
-    def _advance(self, lane: int, payloads: list[Payload], before: int | None) -> None:
+    def _advance(self, partition: int, payloads: list[Payload], before: int | None) -> None:
         around = {self.stream.id: before}, {self.stream.id: self.watermark}
         if self.rng is not None:
             self.rng.shuffle(payloads)
             if self.rng.random() < 0.2:  # another worker takes over: its cache is empty
-                self.lanes[lane] = Lane(self.storage)
+                self.partitions[partition] = Partition(self.storage)
             if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
-                failed = self.states[lane].copy()
-                self.lanes[lane].advance(self.seq, payloads, self.live, *around, failed, self.now_us)
-        state = self.states[lane]
-        for block in self.lanes[lane].advance(self.seq, payloads, self.live, *around, state, self.now_us):
+                failed = self.states[partition].copy()
+                self.partitions[partition].advance(self.seq, payloads, self.live, *around, failed, self.now_us)
+        state = self.states[partition]
+        for block in self.partitions[partition].advance(self.seq, payloads, self.live, *around, state, self.now_us):
             assert isinstance(block, FiredBlock)
             self._take_fired(block.fired.table)
 

@@ -1,4 +1,4 @@
-"""What goes wrong for some queries, in a source task or in a lane, is told to them, and the others go on."""
+"""What goes wrong for some queries, in a source task or in a partition, is told to them, and the others go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.aggregation import lane as aggregation_lane
+from operators.aggregation import partition as aggregation_partition
 from operators.aggregation.shared_aggregation import SharedAggregation
 from operators.containment import contained
 from operators.queries import Query
@@ -75,17 +75,17 @@ def test_an_operator_that_cannot_add_up_fails_its_queries_alone(monkeypatch: pyt
     assert [bucket.operator for _, bucket in output.buckets] == ["k"]
 
 
-def test_a_lane_that_cannot_fire_fails_the_queries_of_the_operator_alone(
+def test_a_partition_that_cannot_fire_fails_the_queries_of_the_operator_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = aggregation_lane.fire
+    whole = aggregation_partition.fire
 
     def fire(buckets: Any, *rest: Any) -> Any:
         if buckets[0].operator == "s":
             raise IndexError("beyond the end")
         return whole(buckets, *rest)
 
-    monkeypatch.setattr(aggregation_lane, "fire", fire)
+    monkeypatch.setattr(aggregation_partition, "fire", fire)
     created: list[tuple[str, int, Query]] = [
         ("a", 0, aggregation(keys=(K,))),
         ("b", 1, aggregation(keys=(S,))),
@@ -94,7 +94,7 @@ def test_a_lane_that_cannot_fire_fails_the_queries_of_the_operator_alone(
     pipeline = Pipeline(Storage(str(tmp_path)))
     pipeline.run([row(0)], [changelog(1, created)])
     pipeline.run([row(1000)])
-    assert {name: message for lane in pipeline.lanes for name, message in lane.failures.items()} == {
+    assert {name: message for partition in pipeline.partitions for name, message in partition.failures.items()} == {
         "b": "IndexError: beyond the end"
     }
     assert set(pipeline.rows) == {"a", "c"}

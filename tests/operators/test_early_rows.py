@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane
-from operators.aggregation import lane as aggregation_lane
+from operators import partition
+from operators.aggregation import partition as aggregation_partition
 from operators.expressions import Column
-from operators.lane import Lane
+from operators.partition import Partition
 from operators.queries import Aggregation
 from operators.query_parts import COUNT_ALL, Measure
 from operators.state import bucket_store
-from operators.state.lane_state import Payload
+from operators.state.partition_state import Payload
 from operators.stream_operators import StreamOperators
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
 from sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
@@ -79,7 +79,7 @@ def listing(folder: Path, emit: Emit) -> list[tuple[Any, ...]]:
         while entries and entries[0][0] == minute:
             _, bidtime, price, item = entries.popleft()
             pipeline.run([{"price": price, "item": item, "bidtime": bidtime * MINUTE}], now_us=minute * MINUTE)
-        due = [part.due_us for part in pipeline.lanes if part.due_us is not None]
+        due = [part.due_us for part in pipeline.partitions if part.due_us is not None]
         if due and min(due) <= minute * MINUTE:
             pipeline.run([], now_us=minute * MINUTE)
     rows = []
@@ -253,7 +253,7 @@ def test_every_change_is_told_when_it_is_due(seed: int, tmp_path_factory: pytest
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(test_shared_aggregation, "random_query", random_early_query)
-        patch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
+        patch.setattr(partition, "MAX_ENTRIES", rng.choice([0, 2, 64]))
         patch.setattr(bucket_store, "INLINE_BYTES", rng.choice([0, 1 << 16]))
         pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
         session = test_shared_aggregation.Session(rng, pipeline)
@@ -309,7 +309,7 @@ def test_all_forms_end_with_the_final_rows(seed: int, tmp_path_factory: pytest.T
     pipeline.run([{"k": 0, "v": 0, "s": "end", "t": time + 10_000}], now_us=100)
     pipeline.run([], now_us=1000)
     rows = [pipeline.rows.get(name, []) for name, _, _ in created]
-    assert all(part.due_us is None for part in pipeline.lanes)
+    assert all(part.due_us is None for part in pipeline.partitions)
     end = time + 10_000 - STREAM.schema.lateness_us
     final = [final_rows(query, rows_of_form) for (_, _, query), rows_of_form in zip(created, rows, strict=True)]
     expected = final[0]
@@ -330,7 +330,7 @@ def test_a_batch_that_runs_again_leaves_the_same_bytes(
     monkeypatch.setattr(bucket_store, "INLINE_BYTES", inline)
     rng, storage = random.Random(7), Storage(str(tmp_path))
     live = live_of(aggregation(emit=EVERY_CHANGE, shown=MEASURES), aggregation(emit=FORMS[-1], shown=MEASURES))
-    worker, state, watermark = Lane(storage), MemoryState(), None
+    worker, state, watermark = Partition(storage), MemoryState(), None
     told = 0
     for seq in range(1, 12):
         rows = [{"k": i, "v": rng.randint(0, 9), "s": "a", "t": 3 * seq + rng.randint(0, 9)} for i in range(4)]
@@ -339,7 +339,7 @@ def test_a_batch_that_runs_again_leaves_the_same_bytes(
         around: Any = seq, payloads, live, {STREAM.id: watermark}, {STREAM.id: 3 * seq}
         watermark = 3 * seq
         attempts = []
-        for part in (worker, Lane(storage), worker):
+        for part in (worker, Partition(storage), worker):
             attempt = state.copy()
             attempts.append((changes_of(part.advance(*around, attempt, 10 * seq)), attempt))
         assert attempts[0][0] == attempts[1][0] == attempts[2][0]
@@ -361,10 +361,10 @@ def run_delayed(folder: Path, *batches: list[int], emit: Emit, gap: int = 0) -> 
 
 
 def due(pipeline: Pipeline) -> list[int]:
-    return [part.due_us for part in pipeline.lanes if part.due_us is not None]
+    return [part.due_us for part in pipeline.partitions if part.due_us is not None]
 
 
-def test_a_lane_says_when_a_delay_runs_out(tmp_path: Path) -> None:
+def test_a_partition_says_when_a_delay_runs_out(tmp_path: Path) -> None:
     pipeline = run_delayed(tmp_path, [5], [6], emit=Emit(True, False, 30))
     assert due(pipeline) == [30], "of the first change, in batch 0"
     pipeline.run([], now_us=29)
@@ -424,7 +424,7 @@ def test_state_is_bounded_over_300_batches(tmp_path: Path, monkeypatch: pytest.M
         pipeline.run(rows, [] if number else [changelog(1, created)], now_us=number)
         state_bytes = sum(len(value) for state in pipeline.states for value in state.data.values())
         files, size = len(pipeline.storage.names("buckets")), pipeline.storage.size("buckets")
-        largest.append((state_bytes, files, size, sum(part.bytes for part in pipeline.lanes)))
+        largest.append((state_bytes, files, size, sum(part.bytes for part in pipeline.partitions)))
     for kind in range(4):
         assert max(row[kind] for row in largest[100:]) <= 1.05 * max(row[kind] for row in largest[:100])
 
@@ -439,13 +439,13 @@ def test_a_batch_without_news_writes_nothing(tmp_path: Path) -> None:
 
 def test_only_windows_that_tuples_came_to_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = []
-    original = aggregation_lane.fire
+    original = aggregation_partition.fire
 
     def fire(*arguments: Any) -> Any:
         ranges.append(arguments[2:4])
         return original(*arguments)
 
-    monkeypatch.setattr(aggregation_lane, "fire", fire)
+    monkeypatch.setattr(aggregation_partition, "fire", fire)
     pipeline = run_delayed(tmp_path, [5, 15], [], [12], [31], emit=EVERY_CHANGE)
     assert len(ranges) == 3, "not when nothing came"
     assert ranges[1] == (10, 20)
@@ -460,7 +460,7 @@ def test_a_query_whose_having_raises_tells_nothing_of_the_batch(
 
     pipeline = run_delayed(tmp_path, [5], emit=EVERY_CHANGE)
     with monkeypatch.context() as patch:
-        patch.setattr(aggregation_lane, "fire", fire)
+        patch.setattr(aggregation_partition, "fire", fire)
         pipeline.run([{"t": 6}], now_us=1)
     assert len(pipeline.rows["q"]) == 1, "else it would look as if the row were gone"
     pipeline.run([{"t": 7}], now_us=2)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.planning.batch_budget import FiringBudget
 from engine.planning.offsets import Offset
-from operators.aggregation.lane import AggregationLane
+from operators.aggregation.partition import AggregationPartition
 from operators.live_queries import LiveQueries
 from operators.queries import Aggregation
 from operators.query_parts import COUNT_ALL
@@ -101,7 +101,7 @@ TIMES = st.lists(st.integers(0, 10_000), min_size=1, max_size=60)
 
 
 def limit_of(live: LiveQueries) -> FiringLimit:
-    return FiringLimit(AggregationLane(live, predicate_of).ends())
+    return FiringLimit(AggregationPartition(live, predicate_of).ends())
 
 
 @settings(max_examples=examples(60), deadline=None)

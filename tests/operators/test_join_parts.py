@@ -1,4 +1,4 @@
-"""Which lanes the keys of a join's inputs go to: what belongs together meets in one, and as many as can be are used."""
+"""Which partitions the keys of a join's inputs go to: those that belong together meet, as many as can be are used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def join(text: str) -> Join:
         # all inputs have all attributes: all are hashed
         ("SELECT x.v FROM a ~ x, b ~ y WHERE x.k = y.k AND x.m = y.m", [(0, 1), (0, 1)]),
         ("SELECT x.v FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m AND z.k = x.k", [(0,), (0,), (0,)]),
-        # what is counted by key stays in one lane
+        # what is counted by key stays in one partition
         ("SELECT x.v FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m", [(), (), ()]),
         # a chain: by the first, and the last input goes everywhere
         ("SELECT x.v FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m AND x.v < z.v", [(0,), (0,), None]),
@@ -35,7 +35,7 @@ def join(text: str) -> Join:
         # by what an inner input has
         ("SELECT x.v FROM a ~ x LEFT JOIN b ~ y ON x.k = y.k LEFT JOIN c ~ z ON y.m = z.m WHERE x.v < coalesce(z.v, 3)",
          [(0,), (0,), None]),
-        # groups must not span lanes
+        # groups must not span partitions
         ("SELECT x.k, SUM(x.v + z.v) AS n FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m GROUP BY x.k",
          [(0,), (0,), None]),
         ("SELECT z.m, SUM(x.v + z.v) AS n FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m GROUP BY z.m",
@@ -86,6 +86,6 @@ def test_an_input_is_shared_by_joins_of_other_streams_that_place_it_alike() -> N
     assert two[1] != three[1]
 
 
-def test_a_group_that_has_no_attribute_of_an_inner_input_stays_in_one_lane() -> None:
+def test_a_group_that_has_no_attribute_of_an_inner_input_stays_in_one_partition() -> None:
     outer = join("SELECT y.k, COUNT(*) AS n FROM a ~ x LEFT JOIN b ~ y ON x.k = y.k GROUP BY y.k")
     assert spread_by(outer) == ()

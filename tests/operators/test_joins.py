@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane
+from operators import partition
 from operators.joins import reading
 from operators.joins.matches import all_pairs, formed_rows, late_rows, relations
 from operators.joins.matches import conditions as join_conditions
@@ -63,7 +63,7 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
         if planned is not None and (not with_ons or (isinstance(planned, Join) and planned.ons)):
             queries[f"q{len(queries)}"] = query
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(partition, "MAX_ENTRIES", rng.choice([0, 2, 64]))
         monkeypatch.setattr(tuple_bucket, "WORTH_TAKING", rng.choice([0, 0.8, 2]))
         monkeypatch.setattr(late_rows, "WORTH_REFERRING", rng.choice([0, 1 / 8, 1000]))
         monkeypatch.setattr(late_rows, "MIN_REFERRED", rng.choice([0, 3, 2000]))
@@ -277,7 +277,9 @@ def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
     assert max(files[60:]) <= 1.5 * max(files[25:60])
 
 
-def test_tuples_are_written_once_for_all_operators_and_lanes(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuples_are_written_once_for_all_operators_and_partitions(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bucket_store, "INLINE_BYTES", 0)
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(5))
     w = "[RANGE 4 SECONDS]"
@@ -287,7 +289,7 @@ def test_tuples_are_written_once_for_all_operators_and_lanes(tmp_path: Any, monk
     rows = [{"k": i % 9, "v": i % 7, "m": i % 8, "x": 0.5, "s": "one text", "d": None, "t": i} for i in range(4000)]
     pipeline.run({"s-a": rows, "s-b": []}, [changelog(1, created)])
     files = pipeline.storage.names("tuples")
-    assert len(files) == 2 * len(pipeline.lanes), "two chunks, a link to each for every lane"
+    assert len(files) == 2 * len(pipeline.partitions), "two chunks, a link to each for every partition"
     assert len({(tmp_path / "tuples" / name).stat().st_ino for name in files}) == 2
     needed = 8 + 8  # a tuple's time, and the one column that is asked for: keys are in the indexes
     assert pipeline.storage.size("tuples") < 4000 * needed + 2 * 2000

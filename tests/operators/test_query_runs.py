@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane
+from operators import partition
 from operators.aggregation import alone_entries, alone_windows
 from operators.state.query_runs import QueryRuns, read_bucket
 from operators.stream_operators import StreamOperators
@@ -56,7 +56,7 @@ def test_queries_alone_have_the_rows_that_they_have_in_cells(
             patch.setattr(alone_windows, "_MAX_ENTRIES", 1)
             patch.setattr(alone_windows, "_ALWAYS_DENSE", 0)
             patch.setattr(alone_windows, "_DENSE_PER_ENTRY", 0)
-            patch.setattr(lane, "MAX_ENTRIES", 2)
+            patch.setattr(partition, "MAX_ENTRIES", 2)
         got = rows_of(tmp_path_factory.mktemp("alone"), True, seed)
     assert got == rows_of(tmp_path_factory.mktemp("cells"), False, seed)
 
@@ -84,13 +84,13 @@ def test_what_is_serialized_is_read_back(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_merged_runs_do_not_grow_with_the_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "is_alone", lambda _: True)
-    monkeypatch.setattr(lane, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(partition, "MAX_ENTRIES", 4)
     data, sizes = Pipeline(Storage(str(tmp_path))), []
     created = [(f"q{i}", i, aggregation(compare(V, ">", i), (K,), Window(10**9, 10**9))) for i in range(12)]
     for number in range(400):
         rng = random.Random(number)
         rows = [{"k": rng.randint(0, 1), "v": rng.randint(0, 13), "s": "a", "t": number} for _ in range(3)]
         data.run(rows, [changelog(1, created, capacity=12)] if number == 0 else [])
-        sizes.append(sum(part.bytes for part in data.lanes))
+        sizes.append(sum(part.bytes for part in data.partitions))
     merged_only = [min(sizes[first : first + 100]) for first in (100, 200, 300)]
     assert len(set(merged_only)) == 1, "all keys of all queries have come by then"

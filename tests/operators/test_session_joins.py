@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators import lane
+from operators import partition
 from operators.joins.matches import formed_rows
 from session.sql.select import plan_select
 from sources.core.storage import Storage
@@ -43,7 +43,7 @@ def test_sessions_of_all_inputs_together(seed: int, tmp_path_factory: pytest.Tem
     rng = random.Random(seed)
     pipeline = JoinPipeline(Storage(str(tmp_path_factory.mktemp("data"))), STREAMS, rng)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(partition, "MAX_ENTRIES", rng.choice([0, 2, 64]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
         run_random_joins(pipeline, rng, {f"q{number}": random_session_join(rng) for number in range(4)})
     for state in pipeline.states:

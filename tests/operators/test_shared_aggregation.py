@@ -1,7 +1,7 @@
 """Shared selection and aggregation against a plain recomputation, query by query, without Spark.
 
-Random tuples in random batches pass through the kernels just as in the job: predicate index, slices, buckets, lanes,
-firing. Each query's rows must be those of a loop over the tuples that it sees.
+Random tuples in random batches pass through the kernels just as in the job: predicate index, slices, buckets,
+partitions, firing. Each query's rows must be those of a loop over the tuples that it sees.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane
+from operators import partition
 from operators import tuples as tuples_module
 from operators.expressions import Call, Column, Expression, Literal
 from operators.predicates import space_key
@@ -290,7 +290,7 @@ def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathF
     monkeypatch.setattr(tuples_module, "_MIN_CHUNK", rng.choice([0, 1 << 13]))
     for module in (dense_totals, merging):
         monkeypatch.setattr(module, "FULL", rng.choice([-1.0, 0.5, 2.0]))
-    monkeypatch.setattr(lane, "MAX_ENTRIES", rng.choice([0, 2, 64]))
+    monkeypatch.setattr(partition, "MAX_ENTRIES", rng.choice([0, 2, 64]))
     monkeypatch.setattr(space_key, "MAX_BOUNDARIES", rng.choice([1, 64]))
     if rng.random() < 0.3:  # a list of the tuples, however few addresses there are
         monkeypatch.setattr(entries, "_ALWAYS_DENSE", 0)

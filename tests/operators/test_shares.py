@@ -1,4 +1,4 @@
-"""Which tuples of a chunk go to which lanes where keys are split."""
+"""Which tuples of a chunk go to which partitions where keys are split."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from operators.state.key_groups import hash_keys, key_groups
 from operators.tuples import Tuples
 from sources.core.schema import BIGINT
 
-LANES = 3
+PARTITIONS = 3
 EVER = (EARLIEST, LATEST)
 HOT = 5
 SPLIT = frozenset(hash_keys([pa.array([HOT])], 1, SALT).tolist())
 
 
-def lanes_of(
+def partitions_of(
     times: list[int], keys: list[int | None], placement: Placement, span: tuple[int, int] = EVER
 ) -> dict[int, list[int]]:
-    """Return the lanes of each tuple that goes anywhere, by its time."""
+    """Return the partitions of each tuple that goes anywhere, by its time."""
     tuples = Tuples({"k": pa.array(keys, pa.int64()), "v": pa.array(np.array(times) % 7)}, len(keys))
-    lanes_of_time: dict[int, list[int]] = {}
+    partitions_of_time: dict[int, list[int]] = {}
     key = [Column("k", BIGINT)]
-    for share in shares_of(tuples, np.array(times), span, key, ("k", "v"), placement, LANES):
+    for share in shares_of(tuples, np.array(times), span, key, ("k", "v"), placement, PARTITIONS):
         rows = np.arange(len(keys)) if share.rows is None else share.rows
         column = tuples.columns["k"].take(pa.array(rows))
         group = key_groups([column], len(rows), share.groups, placement.salt)
         for row, group_number in zip(rows.tolist(), group.tolist(), strict=True):
-            lanes_of_time.setdefault(times[row], []).extend(group_number + lane for lane in share.lanes)
-    return lanes_of_time
+            partitions_of_time.setdefault(times[row], []).extend(
+                group_number + partition for partition in share.partitions
+            )
+    return partitions_of_time
 
 
 def chunks_of(count: int, sizes: tuple[int, ...]) -> Iterator[slice]:
@@ -57,49 +59,49 @@ AS_EVER = Placement(SALT, (0,))
 BY_COLUMN = Placement(SALT, (0,), SPLIT, is_spread=True, by=("v",))
 
 
-def test_tuples_with_a_split_key_go_to_one_lane_each_or_to_all() -> None:
-    spread, broadcast, before = (lanes_of(TIMES, KEYS, placement) for placement in (SPREAD, BROADCAST, AS_EVER))
+def test_tuples_with_a_split_key_go_to_one_partition_each_or_to_all() -> None:
+    spread, broadcast, before = (partitions_of(TIMES, KEYS, placement) for placement in (SPREAD, BROADCAST, AS_EVER))
     hot = [time for time, key in zip(TIMES, KEYS, strict=True) if key == HOT]
     assert all(len(spread[time]) == 1 for time in TIMES)
     counts = np.bincount([spread[time][0] for time in hot])
-    assert counts.min() > 0.8 * len(hot) / LANES
-    assert all(sorted(broadcast[time]) == list(range(LANES)) for time in hot)
+    assert counts.min() > 0.8 * len(hot) / PARTITIONS
+    assert all(sorted(broadcast[time]) == list(range(PARTITIONS)) for time in hot)
     not_hot = set(TIMES) - set(hot)
     assert all(spread[time] == broadcast[time] == before[time] for time in not_hot)
 
 
-def test_tuples_with_a_split_key_that_are_alike_in_a_column_meet_in_a_lane() -> None:
-    spread, before = lanes_of(TIMES, KEYS, BY_COLUMN), lanes_of(TIMES, KEYS, AS_EVER)
-    lanes: dict[int, set[int]] = {}
+def test_tuples_with_a_split_key_that_are_alike_in_a_column_meet_in_a_partition() -> None:
+    spread, before = partitions_of(TIMES, KEYS, BY_COLUMN), partitions_of(TIMES, KEYS, AS_EVER)
+    partitions: dict[int, set[int]] = {}
     for time, key in zip(TIMES, KEYS, strict=True):
         if key == HOT:
-            lanes.setdefault(time % 7, set()).update(spread[time])
+            partitions.setdefault(time % 7, set()).update(spread[time])
         else:
             assert spread[time] == before[time]
-    assert all(len(lanes_of_value) == 1 for lanes_of_value in lanes.values())
-    assert set().union(*lanes.values()) == set(range(LANES))
-    assert all(len(lanes_of_tuple) == 1 for lanes_of_tuple in spread.values())
+    assert all(len(partitions_of_value) == 1 for partitions_of_value in partitions.values())
+    assert set().union(*partitions.values()) == set(range(PARTITIONS))
+    assert all(len(partitions_of_tuple) == 1 for partitions_of_tuple in spread.values())
 
 
 @pytest.mark.parametrize("placement", [SPREAD, BY_COLUMN])
 @pytest.mark.parametrize("sizes", [(1,), (7, 13), (400, 3)])
 def test_where_a_tuple_goes_does_not_depend_on_its_chunk(sizes: tuple[int, ...], placement: Placement) -> None:
-    at_once = lanes_of(TIMES, KEYS, placement)
+    at_once = partitions_of(TIMES, KEYS, placement)
     pieces: dict[int, list[int]] = {}
     for chunk in chunks_of(len(TIMES), sizes):
-        pieces |= lanes_of(TIMES[chunk], KEYS[chunk], placement)
+        pieces |= partitions_of(TIMES[chunk], KEYS[chunk], placement)
     assert pieces == at_once
 
 
 @pytest.mark.parametrize("placement", [SPREAD, BROADCAST, AS_EVER, BY_COLUMN, Placement(SALT, None)])
 def test_tuples_that_no_window_reads_go_nowhere(placement: Placement) -> None:
-    in_span = lanes_of(TIMES, KEYS, placement, (100, 300))
+    in_span = partitions_of(TIMES, KEYS, placement, (100, 300))
     assert sorted(in_span) == list(range(100, 300))
-    everywhere = lanes_of(TIMES, KEYS, placement)
-    assert {time: sorted(lanes) for time, lanes in in_span.items()} == {
+    everywhere = partitions_of(TIMES, KEYS, placement)
+    assert {time: sorted(partitions) for time, partitions in in_span.items()} == {
         time: sorted(everywhere[time]) for time in range(100, 300)
     }
-    assert lanes_of(TIMES, KEYS, placement, (2000, 3000)) == {}
+    assert partitions_of(TIMES, KEYS, placement, (2000, 3000)) == {}
 
 
 def test_splits_follow_each_other_and_settle() -> None:

@@ -32,7 +32,7 @@ def test_rows_are_what_their_distances_say(rows: set[int]) -> None:
 @pytest.mark.parametrize("worth_taking", [0, 0.8, 2])
 @pytest.mark.parametrize("groups", [1, 2, 5])
 @pytest.mark.parametrize("is_small", [False, True])
-def test_every_wanted_tuple_is_in_the_index_of_its_lane(
+def test_every_wanted_tuple_is_in_the_index_of_its_partition(
     is_small: bool, groups: int, worth_taking: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tuple_bucket, "WORTH_TAKING", worth_taking)
@@ -57,7 +57,7 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
     path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(partial(read_state, storage))
     read: dict[str, list[tuple[int, int, int, int]]] = {}
     shares: dict[str, dict[int, int]] = {}
-    for lane, index in indexed.indexes:
+    for partition, index in indexed.indexes:
         data = index.serialize_with(indexed.table) if is_small else index.serialize(path)
         bucket = TupleBucket.deserialize(data, files)
         assert bucket.file.path == ("" if is_small else path)
@@ -65,8 +65,8 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
         rows = bucket.take(np.arange(len(bucket.key)), ["c", "no such"])
         assert rows.column_names == ["c"]
         assert bucket.span == (bucket.times.min(), bucket.times.max() + 1)
-        shares.setdefault(index.operator, {})[lane] = bucket.index.share
-        entries = zip([lane] * len(keys), keys.tolist(), bucket.times.tolist(), rows["c"].to_pylist(), strict=True)
+        shares.setdefault(index.operator, {})[partition] = bucket.index.share
+        entries = zip([partition] * len(keys), keys.tolist(), bucket.times.tolist(), rows["c"].to_pylist(), strict=True)
         read.setdefault(bucket.operator, []).extend(entries)
     for name in ("by a", "by b"):
         assert sum(shares[name].values()) == indexed.table.num_rows
@@ -76,9 +76,9 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
         group = kernels.take(group_of_code, request.keys.codes)
         values = zip(columns[name].to_pylist(), times.tolist(), columns["c"].to_pylist(), strict=True)
         expected = [
-            (int(group[row]) + lane, *value)
+            (int(group[row]) + partition, *value)
             for row, value in enumerate(values)
-            for lane in request.lanes
+            for partition in request.partitions
             if request.tuples[row]
         ]
         assert sorted(read[request.operator]) == sorted(expected)

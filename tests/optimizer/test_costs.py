@@ -39,10 +39,10 @@ def running(queries_by_id: dict[str, Query]) -> tuple[Plan, Statistics]:
     names = {name for query in queries_by_id.values() for name in source_operators(query)}
     names |= {index_of(name_of_input) for operator in plan.operators.values() for name_of_input in operator.inputs}
     sources = {name: 1000 * (1 + number) for number, name in enumerate(sorted(names))}
-    lanes = {name: 500 * (1 + number) for number, name in enumerate(plan.operators)}
+    partitions = {name: 500 * (1 + number) for number, name in enumerate(plan.operators)}
     report: dict[str, Any] = {
         "sources": {"busy_us": sources, "chunks": {name: [100, 2, 3] for name in sources}},
-        "lanes": {"busy_us": lanes, "chunks": {}},
+        "partitions": {"busy_us": partitions, "chunks": {}},
         "samples": {},
     }
     for second in range(3):
@@ -77,13 +77,13 @@ def test_a_query_that_does_not_run_costs_nothing_known() -> None:
     assert figures["tuples_per_second"] == {"a": 0.0, "b": 0.0}
 
 
-def test_a_new_query_adds_what_another_of_its_operator_takes_in_lanes() -> None:
+def test_a_new_query_adds_what_another_of_its_operator_takes_in_partitions() -> None:
     by_id = queries()
     plan, statistics = running(by_id)
     costs = Costs(plan, statistics)
     operator = plan.operators[operator_of(by_id["q-4"])]
-    lane = statistics.lane_cores([operator.id]) / len(operator.queries)
-    assert costs.added_cores(by_id["q-4"]) == pytest.approx(lane)
+    partition = statistics.partition_cores([operator.id]) / len(operator.queries)
+    assert costs.added_cores(by_id["q-4"]) == pytest.approx(partition)
     assert costs.added_cores(by_id["q-4"]) < costs.cores(by_id["q-4"])
 
 
@@ -107,4 +107,4 @@ def test_an_operator_has_the_time_of_its_inputs() -> None:
     parts = source_operators(by_id["q-3"])
     assert figures["source_cores"] == pytest.approx(statistics.source_cores(parts), rel=0.01)
     assert figures["distinct_keys"] == 3
-    assert figures["lane_cores"] > 0
+    assert figures["partition_cores"] > 0

@@ -35,7 +35,7 @@ def observed(*streams: str) -> Statistics:
     batch = pa.RecordBatch.from_pydict({"k": numbers % 4, "m": numbers % 8, "v": numbers % 10})
     report: dict[str, Any] = {
         "sources": {"busy_us": {}, "chunks": {}},
-        "lanes": {"busy_us": {operator_of(planned(PAIR)): 50_000}, "chunks": {}},
+        "partitions": {"busy_us": {operator_of(planned(PAIR)): 50_000}, "chunks": {}},
         "samples": {stream: [draw_sample(batch, batch.schema.names, 1)] for stream in streams},
     }
     statistics = Statistics()
@@ -80,8 +80,8 @@ def test_the_cost_of_a_join_is_that_of_the_equation() -> None:
             "shared_cost": explained["cost"],
         }
     ]
-    assert explained["lane_cores"] == pytest.approx(0.05)
-    assert "Lanes decide for each window" in explained["why"]
+    assert explained["partition_cores"] == pytest.approx(0.05)
+    assert "Partitions decide for each window" in explained["why"]
     tested = explain_join_order(plan_of(), observed(*RATES), planned(PAIR + " AND x.v + y.v > 3"))
     assert tested is not None
     assert tested["cost"] == pytest.approx(explained["cost"] + 4, rel=0.01), "rows are formed to be tested"
@@ -120,7 +120,7 @@ def test_an_order_as_written_is_told() -> None:
 def test_what_is_not_known_is_told() -> None:
     nothing = explain_join_order(plan_of(), Statistics(), planned(TRIANGLE))
     assert nothing is not None
-    assert nothing["cost"] is nothing["max_shared"]["cost"] is nothing["lane_cores"] is None
+    assert nothing["cost"] is nothing["max_shared"]["cost"] is nothing["partition_cores"] is None
     assert sorted(nothing["order"]) == ["x", "y", "z"]
     assert nothing["steps"][0]["shared_by"] == 1
     assert "Costs are not known: too few tuples of x and y and z" in nothing["why"]

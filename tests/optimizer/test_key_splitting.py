@@ -1,4 +1,4 @@
-"""Keys are split among lanes where a few have most of the rows that lanes form, and only as long as that pays."""
+"""Keys are split among partitions where a few have most of the rows, and only as long as that pays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.kit.random_joins import CATALOG
 
 SECOND = 1_000_000
 PERIOD = 5
-LANES = 2
+PARTITIONS = 2
 TESTED = "SELECT x.v FROM a [RANGE 1 SECOND] AS x, b [RANGE 1 SECOND] AS y WHERE x.k = y.k AND x.v < y.v"
 Keys = npt.NDArray[np.int64]
 
@@ -41,9 +41,9 @@ def hash_of(key: int) -> int:
     return int(hash_keys([pa.array([key])], 1, SALT)[0])
 
 
-def key_of_lane(lane: int, but: int = -1) -> int:
-    """Return the least key of a lane that is another one."""
-    return next(key for key in range(1000) if key != but and hash_of(key) % LANES == lane)
+def key_of_partition(partition: int, but: int = -1) -> int:
+    """Return the least key of a partition that is another one."""
+    return next(key for key in range(1000) if key != but and hash_of(key) % PARTITIONS == partition)
 
 
 class World:
@@ -54,7 +54,7 @@ class World:
         self.others: list[Query] = []
         self.name = operator_of(self.query)
         self.cores = cores
-        self.lane_shares = (0.9, 0.1)
+        self.partition_shares = (0.9, 0.1)
         self.fires_every = 1
         self.rates = {"s-a": 1000, "s-b": 3000}
         self.split = NOT_SPLIT
@@ -80,24 +80,29 @@ class World:
                 samples[stream] = [draw_sample(chunk, ["k", "s"], self._second) for chunk in chunks]
             fires = self._second % self.fires_every == 0
             busy_us = round(self.cores * SECOND * self.fires_every) if fires else 0
-            each_lane = [{self.name: round(share * busy_us)} for share in self.lane_shares]
-            lanes = {"busy_us": {self.name: busy_us}, "chunks": {}}
+            each_partition = [{self.name: round(share * busy_us)} for share in self.partition_shares]
+            partitions = {"busy_us": {self.name: busy_us}, "chunks": {}}
             sources: dict[str, Any] = {"busy_us": {}, "chunks": {}}
             record: dict[str, Any] = {
                 "committed_us": self._second * SECOND,
                 "streams": {stream: {"tuples": rate} for stream, rate in self.rates.items()},
-                "report": {"sources": sources, "lanes": lanes, "each_lane": each_lane, "samples": samples},
+                "report": {
+                    "sources": sources,
+                    "partitions": partitions,
+                    "each_partition": each_partition,
+                    "samples": samples,
+                },
             }
             self.statistics.observe(record)
 
-    def look(self, may_split: bool = True, lanes: int = LANES, is_taken: bool = True) -> PlanChange | None:
+    def look(self, may_split: bool = True, partitions: int = PARTITIONS, is_taken: bool = True) -> PlanChange | None:
         """Let some time pass and the optimizer look, and do what it says."""
         self.pass_seconds()
         splits: dict[str, KeySplit] = {self.name: self.split} if may_split else {}
         queries = [self.query, *self.others]
         members = {self.name: [Member(f"q-{n}", query, 0) for n, query in enumerate(queries, 1)]}
         now_us = self._second * SECOND
-        situation = Situation(now_us, members, splits, self._numbers, lanes, self.statistics)
+        situation = Situation(now_us, members, splits, self._numbers, partitions, self.statistics)
         changes = self.policy.propose(situation)
         for change in changes if is_taken else ():
             assert change.split is not None
@@ -125,7 +130,7 @@ def test_a_frequent_key_is_split_and_the_larger_input_spread() -> None:
     document = change.to_json()
     assert document["keys"] == 1
     assert document["estimated_cores"] == pytest.approx({"before": 0.8, "after": 0.4}, abs=0.01)
-    assert "1 key of y and what is joined with it have 99% of the rows: split among 2 lanes" in document["why"]
+    assert "1 key of y and what is joined with it have 99% of the rows: split among 2 partitions" in document["why"]
     assert "the busiest should have 50% of them instead of 100%" in document["why"]
 
 
@@ -135,9 +140,9 @@ def test_what_is_measured_of_a_split_is_told() -> None:
     change = world.look()
     assert change is not None
     assert world.look(may_split=False) is None  # windows from before are not over
-    world.lane_shares = (0.55, 0.45)
+    world.partition_shares = (0.55, 0.45)
     assert [world.look() for _ in range(4)] == [None] * 4
-    assert change.to_json()["measured_busiest_lane"] == {"before": 0.9, "after": 0.55}
+    assert change.to_json()["measured_busiest_partition"] == {"before": 0.9, "after": 0.55}
     assert list(world.policy.log) == [change]
 
 
@@ -147,7 +152,7 @@ def test_a_split_that_saves_nothing_is_ended_and_not_made_again_for_a_while() ->
     assert world.look() is not None
     undone = world.look_until_change()
     assert (undone.kind, world.split) == ("undone", NOT_SPLIT)
-    assert "the busiest lane had 90% of the work, before 90%" in undone.why
+    assert "the busiest partition had 90% of the work, before 90%" in undone.why
     assert [world.look() for _ in range(4)] == [None] * 4
     world.keys = skewed(8)  # this is something else
     for _ in range(3):  # until the newest samples are of these keys
@@ -161,14 +166,14 @@ def test_windows_that_fire_seldom_are_waited_for() -> None:
     world.keys, world.fires_every = skewed(7), 60
     change = world.look_until_change()
     assert change.kind == "split"
-    world.lane_shares = (0.5, 0.5)
+    world.partition_shares = (0.5, 0.5)
     assert [world.look() for _ in range(60)] == [None] * 60
-    assert change.busiest_lane == pytest.approx((0.9, 0.5))
+    assert change.busiest_partition == pytest.approx((0.9, 0.5))
 
 
-def test_lanes_that_are_alike_busy_have_nothing_split() -> None:
+def test_partitions_that_are_alike_busy_have_nothing_split() -> None:
     world = World()
-    world.keys, world.lane_shares = skewed(7), (0.5, 0.5)  # queries' predicates leave the key out
+    world.keys, world.partition_shares = skewed(7), (0.5, 0.5)  # queries' predicates leave the key out
     assert [world.look() for _ in range(4)] == [None] * 4
 
 
@@ -176,12 +181,12 @@ def test_other_keys_are_split_when_they_become_frequent() -> None:
     world = World()
     world.keys = skewed(7)
     assert world.look() is not None
-    world.lane_shares = (0.5, 0.5)
+    world.partition_shares = (0.5, 0.5)
     assert [world.look() for _ in range(4)] == [None] * 4
-    world.keys, world.lane_shares = skewed(8), (0.9, 0.1)
+    world.keys, world.partition_shares = skewed(8), (0.9, 0.1)
     change = world.look_until_change()
     assert (change.kind, world.split.hashes) == ("split", {hash_of(8)})
-    world.lane_shares = (0.5, 0.5)
+    world.partition_shares = (0.5, 0.5)
     assert [world.look() for _ in range(4)] == [None] * 4
 
 
@@ -197,7 +202,7 @@ def test_with_splits_off_those_that_are_there_are_ended() -> None:
     world, split = World(), KeySplit(3, frozenset([1]))
     policy = NoSplits()
     members = {world.name: [Member("q-1", world.query, 0)]}
-    situation = Situation(0, members, {world.name: split}, count(1), LANES, world.statistics)
+    situation = Situation(0, members, {world.name: split}, count(1), PARTITIONS, world.statistics)
     (change,) = policy.propose(situation)
     assert (change.kind, change.split) == ("unsplit", NOT_SPLIT)
     assert policy.propose(replace(situation, splits={world.name: NOT_SPLIT})) == []
@@ -207,7 +212,7 @@ def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:
     world = World()
     world.keys = skewed(7)
     assert world.look() is not None
-    world.lane_shares = (0.5, 0.5)
+    world.partition_shares = (0.5, 0.5)
     assert [world.look() for _ in range(4)] == [None] * 4
     world.keys = np.arange(64)
     for _ in range(3):
@@ -217,32 +222,32 @@ def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:
     assert (change.kind, world.split) == ("unsplit", NOT_SPLIT)
 
 
-def test_frequent_keys_of_different_lanes_are_left_where_they_are() -> None:
+def test_frequent_keys_of_different_partitions_are_left_where_they_are() -> None:
     world = World()
-    key = key_of_lane(0)
-    world.keys = skewed(key, key_of_lane(1))
+    key = key_of_partition(0)
+    world.keys = skewed(key, key_of_partition(1))
     assert world.look() is None
     world = World()
-    world.keys = skewed(key, key_of_lane(0, but=key))
+    world.keys = skewed(key, key_of_partition(0, but=key))
     assert world.look() is not None
-    assert world.split.hashes == {hash_of(key), hash_of(key_of_lane(0, but=key))}
+    assert world.split.hashes == {hash_of(key), hash_of(key_of_partition(0, but=key))}
 
 
 @pytest.mark.parametrize(
-    ("sql", "cores", "lanes", "keys"),
+    ("sql", "cores", "partitions", "keys"),
     [
-        (TESTED, 0.05, LANES, skewed(7)),  # there is little to save
+        (TESTED, 0.05, PARTITIONS, skewed(7)),  # there is little to save
         (TESTED, 0.8, 1, skewed(7)),
-        (TESTED, 0.8, LANES, np.arange(500)),
-        (TESTED.partition(" AND ")[0], 0.8, LANES, skewed(7)),  # rows are counted, not formed
-        (TESTED.replace("x.v FROM", "x.k, COUNT(*) AS n FROM") + " GROUP BY x.k", 0.8, LANES, skewed(7)),
+        (TESTED, 0.8, PARTITIONS, np.arange(500)),
+        (TESTED.partition(" AND ")[0], 0.8, PARTITIONS, skewed(7)),  # rows are counted, not formed
+        (TESTED.replace("x.v FROM", "x.k, COUNT(*) AS n FROM") + " GROUP BY x.k", 0.8, PARTITIONS, skewed(7)),
     ],
-    ids=["idle", "one lane", "no frequent key", "counted", "grouped"],
+    ids=["idle", "one partition", "no frequent key", "counted", "grouped"],
 )
-def test_nothing_is_split_in_vain(sql: str, cores: float, lanes: int, keys: Keys) -> None:
+def test_nothing_is_split_in_vain(sql: str, cores: float, partitions: int, keys: Keys) -> None:
     world = World(sql, cores)
     world.keys = keys
-    assert [world.look(lanes=lanes) for _ in range(4)] == [None] * 4
+    assert [world.look(partitions=partitions) for _ in range(4)] == [None] * 4
 
 
 GROUPED = (
@@ -258,7 +263,7 @@ def test_what_is_grouped_is_split_by_what_it_is_grouped_by() -> None:
     assert change is not None
     assert (change.kind, world.split.hashes) == ("split", {hash_of(7)})
     assert (world.split.spread, world.split.by) == (0, ("s",)), "though the other input is larger"
-    assert "split among 2 lanes by s, the busiest should have" in change.why
+    assert "split among 2 partitions by s, the busiest should have" in change.why
 
 
 def test_what_is_grouped_is_not_split_by_a_column_with_hardly_any_values() -> None:

@@ -55,7 +55,7 @@ class World:
         self.statistics = Statistics()
         self.rate = rate
         self.us_a_tuple = 0.5
-        self.lane_us_a_tuple = 0.0
+        self.partition_us_a_tuple = 0.0
         self.regrouping = Regrouping(share=0.5)
         self._second = 0
         self._rng = np.random.default_rng(5)
@@ -77,10 +77,12 @@ class World:
             samples = [draw_sample(chunk, ["v", "m"], self._second) for chunk in chunks]
             (source,) = {name for query in self.queries.values() for name in source_operators(query)}
             busy = {source: round(self.us_a_tuple * self.rate)}
-            in_lanes = {operator_of(query): round(self.lane_us_a_tuple * self.rate) for query in self.queries.values()}
+            in_partitions = {
+                operator_of(query): round(self.partition_us_a_tuple * self.rate) for query in self.queries.values()
+            }
             report: dict[str, Any] = {
                 "sources": {"busy_us": busy, "chunks": {source: [self.rate // 2, 1, KEYS]}},
-                "lanes": {"busy_us": in_lanes, "chunks": {}},
+                "partitions": {"busy_us": in_partitions, "chunks": {}},
                 "samples": {INPUT: samples},
             }
             counted = {INPUT: {"tuples": self.rate}}
@@ -168,11 +170,11 @@ def test_groups_that_save_nothing_are_dissolved_and_not_tried_again() -> None:
     assert "400 queries came or went" in tried.why
 
 
-def test_groups_that_cost_lanes_what_they_save_source_tasks_are_dissolved() -> None:
+def test_groups_that_cost_partitions_what_they_save_source_tasks_are_dissolved() -> None:
     world = World(of_clusters())
     world.look_after()
     assert world.look_after() is not None
-    world.us_a_tuple, world.lane_us_a_tuple = 0.3, 0.3
+    world.us_a_tuple, world.partition_us_a_tuple = 0.3, 0.3
     world.look_after()
     change = world.look_after()
     assert change is not None
@@ -181,7 +183,7 @@ def test_groups_that_cost_lanes_what_they_save_source_tasks_are_dissolved() -> N
 
 def test_nothing_is_tried_where_predicates_are_a_small_part() -> None:
     world = World(of_clusters())
-    world.lane_us_a_tuple = 10.0
+    world.partition_us_a_tuple = 10.0
     assert [world.look_after() for _ in range(4)] == [None] * 4
 
 

@@ -18,8 +18,8 @@ SLOW, QUICK = 9.0, 0.5
 PATIENT = PATIENCE * RULES.period_seconds
 
 
-def pool_of(executors: int, lanes: int = 8) -> Pool:
-    return Pool(executors, 2 * executors, lanes)
+def pool_of(executors: int, partitions: int = 8) -> Pool:
+    return Pool(executors, 2 * executors, partitions)
 
 
 def after(loads: Iterable[Load], before: Decision = FIRST, pool: Pool | None = None, rules: Rules = RULES) -> Decision:
@@ -63,13 +63,13 @@ def test_no_more_are_asked_for_before_those_have_come_that_were() -> None:
     assert after(later_loads[:6], decision, pool_of(2)).wanted == 3
 
 
-def test_no_more_are_asked_for_than_are_allowed_or_than_lanes_have_cores() -> None:
+def test_no_more_are_asked_for_than_are_allowed_or_than_partitions_have_cores() -> None:
     loads = every_second(1000, SLOW, busy=100.0)
     assert after(loads).wanted == RULES.most
-    for lanes, useful in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)]:
+    for partitions, useful in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)]:
         decision = FIRST
         for load in loads:
-            decision = decide(decision, load, pool_of(decision.wanted, lanes), RULES)
+            decision = decide(decision, load, pool_of(decision.wanted, partitions), RULES)
         assert decision.wanted == useful
 
 
@@ -153,7 +153,7 @@ ALL_RULES = st.builds(
 Step = tuple[float, float, float, bool]
 
 
-def run(steps: Iterable[Step], rules: Rules, cores: int, lanes: int) -> list[Decision]:
+def run(steps: Iterable[Step], rules: Rules, cores: int, partitions: int) -> list[Decision]:
     """Return all decisions, on executors with so many cores each."""
     decision, executors, at = Decision(rules.least, "at first", 0.0), rules.least, 0.0
     decisions = [decision]
@@ -161,7 +161,7 @@ def run(steps: Iterable[Step], rules: Rules, cores: int, lanes: int) -> list[Dec
         executors = decision.wanted if has_followed else executors
         for moment in (at, at + periods * rules.period_seconds):
             load = Load(moment, latency * rules.latency_seconds, busy * cores, 0)
-            decision = decide(decision, load, Pool(executors, cores * executors, lanes), rules)
+            decision = decide(decision, load, Pool(executors, cores * executors, partitions), rules)
             decisions.append(decision)
         at = moment
     return decisions
@@ -169,11 +169,11 @@ def run(steps: Iterable[Step], rules: Rules, cores: int, lanes: int) -> list[Dec
 
 @given(STEPS, ALL_RULES, st.integers(1, 4), st.integers(1, 16))
 def test_decisions_keep_within_bounds_and_a_period_apart(
-    steps: list[Step], rules: Rules, cores: int, lanes: int
+    steps: list[Step], rules: Rules, cores: int, partitions: int
 ) -> None:
-    decisions = run(steps, rules, cores, lanes)
-    assert decisions == run(steps, rules, cores, lanes)
-    useful = max(rules.least, Pool(1, cores, lanes).useful)
+    decisions = run(steps, rules, cores, partitions)
+    assert decisions == run(steps, rules, cores, partitions)
+    useful = max(rules.least, Pool(1, cores, partitions).useful)
     for before, after in pairwise(decisions):
         assert rules.least <= after.wanted <= min(rules.most, useful)
         assert abs(after.wanted - before.wanted) <= 1
@@ -186,10 +186,10 @@ def test_decisions_keep_within_bounds_and_a_period_apart(
 
 @given(STEPS, ALL_RULES, st.integers(1, 4), st.integers(4, 16), st.floats(0, 4))
 def test_the_same_work_never_leads_out_and_in_whatever_tuples_take(
-    steps: list[Step], rules: Rules, cores: int, lanes: int, busy: float
+    steps: list[Step], rules: Rules, cores: int, partitions: int, busy: float
 ) -> None:
     same = [(periods, latency, busy, followed) for periods, latency, _, followed in steps]
-    executors_wanted = [decision.wanted for decision in run(same, rules, cores, lanes)]
+    executors_wanted = [decision.wanted for decision in run(same, rules, cores, partitions)]
     assert executors_wanted in (sorted(executors_wanted), sorted(executors_wanted, reverse=True))
 
 

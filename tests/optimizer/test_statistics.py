@@ -21,12 +21,12 @@ def record(second: float, tuples: int = 0, report: dict[str, Any] | None = None)
 
 
 def told(
-    sources: dict[str, int], lanes: dict[str, int] | None = None, prices: list[float | None] | None = None
+    sources: dict[str, int], partitions: dict[str, int] | None = None, prices: list[float | None] | None = None
 ) -> dict[str, Any]:
     sample = draw_sample(pa.RecordBatch.from_pydict({"price": pa.array(prices or [], pa.float64())}), ["price"], 1)
     return {
         "sources": {"busy_us": sources, "chunks": {name: [100, 2, 7] for name in sources}},
-        "lanes": {"busy_us": lanes or {}, "chunks": {}},
+        "partitions": {"busy_us": partitions or {}, "chunks": {}},
         "samples": {} if prices is None else {"s-1": [sample]},
     }
 
@@ -49,7 +49,7 @@ def test_tuples_and_time_become_rates() -> None:
     assert statistics.tuples_per_second("s-1") == pytest.approx(1500, rel=0.05)
     assert statistics.tuples_per_second("s-2") == 0
     assert statistics.source_cores(["a", "b"]) == pytest.approx(0.3)
-    assert statistics.lane_cores(["a", "b"]) == pytest.approx(0.05)
+    assert statistics.partition_cores(["a", "b"]) == pytest.approx(0.05)
     assert statistics.all_cores() == pytest.approx(0.35)
     assert statistics.distinct_keys(["a", "gone"]) == 7
     assert statistics.distinct_keys(["gone"]) is None

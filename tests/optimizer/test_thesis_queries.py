@@ -66,7 +66,7 @@ def test_queries_of_the_same_join_share_an_operator_at_once(first: str, second: 
 
 def test_queries_that_compare_a_stream_by_the_same_attribute_share_its_index() -> None:
     """W and C are indexed by usrID once for Q3, Q4 and Q7 (figure 5.5). Those of Q2, which compares W by two, go apart:
-    what it joins must meet in one lane.
+    what it joins must meet in one partition.
     """
     sources = created(*QUERIES).operators[operator_of(planned("Q3"))].sources
     assert set(source_operators(planned("Q4"))) == set(source_operators(planned("Q7"))) < set(sources)

@@ -38,7 +38,7 @@ QUERIES = {
     "places": "SELECT t.volts, p.place FROM taps AS t JOIN places AS p ON t.device = p.device",
     "all": "SELECT device, volts FROM taps",
 }
-ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_LANES": "2", "BRAID_MASTER": "local[2]"}
+ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_PARTITIONS": "2", "BRAID_MASTER": "local[2]"}
 
 
 def events(second: int) -> list[dict[str, object]]:
@@ -50,7 +50,7 @@ def events(second: int) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data folder with closed windows in results and open ones in the state of lanes."""
+    """A data folder with closed windows in results and open ones in the state of partitions."""
     folder = tmp_path_factory.mktemp("written")
     service = RunningService(folder / "data", folder / "service.log", ENVIRONMENT)
     try:
@@ -85,7 +85,7 @@ NEEDED = {
     "buckets/*": "buckets/",
     "tuples/*": "tuples/",
     "states/*": "states/",
-    "lanes.json": r"lanes\.json",
+    "partitions.json": r"partitions\.json",
     "session.json": r"session\.json|requests|changelogs/",
     "queries/*": "queries/",
     "finished/*": "finished/",
@@ -152,7 +152,7 @@ def test_rows_that_are_lost_are_told_once_in_every_form_and_the_rest_is_read(wri
             service.end_everything()
 
 
-@pytest.mark.parametrize("pattern", ["buckets/*", "states/*", "lanes.json"])
+@pytest.mark.parametrize("pattern", ["buckets/*", "states/*", "partitions.json"])
 def test_damage_that_the_running_job_finds_is_told_by_readyz_and_ends_the_job(
     written: Path, pattern: str, tmp_path: Path
 ) -> None:
@@ -209,7 +209,7 @@ def test_tuples_of_joins_that_are_damaged_under_a_running_job_end_it_by_their_na
         shutil.copytree(kept, written)
 
 
-def test_tuples_of_joins_that_are_cut_while_lanes_hold_them_end_no_process(tmp_path: Path) -> None:
+def test_tuples_of_joins_that_are_cut_while_partitions_hold_them_end_no_process(tmp_path: Path) -> None:
     service = RunningService(tmp_path / "data", tmp_path / "service.log", ENVIRONMENT)
     try:
         service.start()

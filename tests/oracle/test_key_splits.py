@@ -40,7 +40,7 @@ def groups_of(purchases: Purchases) -> list[tuple[int, int, float]]:
 
 
 def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> None:
-    with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="1", BRAID_LANES="2").url) as api:
+    with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="1", BRAID_PARTITIONS="2").url) as api:
         api.create_stream(
             "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
             " time TIMESTAMP LATENESS INTERVAL '0' SECOND)"

@@ -87,7 +87,7 @@ def test_a_plan_tells_what_a_join_costs(api: Api) -> None:
         plan = api.request("GET", f"/queries/{query}/plan").json()
         orders.append(plan["join_order"])
         sampled = plan["statistics"]["sampled_tuples"]["r"]
-        return bool(orders[-1]["cost"] and orders[-1]["lane_cores"] and sampled >= 5 * devices)
+        return bool(orders[-1]["cost"] and orders[-1]["partition_cores"] and sampled >= 5 * devices)
 
     orders: list[dict[str, Any]] = []
     wait_until(has_told, 90, "a process tells of its work and its tuples")

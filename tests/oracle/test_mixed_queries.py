@@ -30,7 +30,7 @@ from tests.operators.test_mixed_rows import OPTIONS, rows_of
 pytestmark = [pytest.mark.service, pytest.mark.long]
 
 QUERIES, TUPLES, SECONDS = (500, 60_000, 30.0) if IS_LONG else (100, 20_000, 30.0)
-ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_LANES": "3", "BRAID_MASTER": "local[2]"}
+ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_PARTITIONS": "3", "BRAID_MASTER": "local[2]"}
 ARROW = "application/vnd.apache.arrow.stream"
 
 

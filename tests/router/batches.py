@@ -102,7 +102,7 @@ class BatchWriter:
             "bytes": {"state": 0, "buckets": 0, "results": 0},
             "duration_us": SECOND // 2,
             "oldest_needed": 1,
-            "lanes": {},
+            "partitions": {},
         }
         record |= changes
         self.log.append(self.seq, record)

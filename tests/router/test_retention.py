@@ -115,7 +115,7 @@ def test_tuples_go_with_the_last_batch_that_refers_to_them(tmp_path: Path) -> No
     )
 
 
-def test_what_no_record_and_no_lane_names_goes(tmp_path: Path) -> None:
+def test_what_no_record_and_no_partition_names_goes(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     writer, reader = fill(storage, 40)
     for seq in range(1, 42):  # of attempts that failed, or were repeated

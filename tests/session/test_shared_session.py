@@ -708,7 +708,7 @@ def test_the_statistics_of_what_is_dropped_go(driver: Driver) -> None:
     (kept,), (dropped,) = driver.run(REVENUE), driver.run(REVENUE.replace("gem_pack", "user_id"))
     sources = [source_operators(driver.state.queries[query].query) for query in (kept, dropped)]
     report = {"samples": {}, "sources": {"busy_us": {name: 1000 for names in sources for name in names}}}
-    report["lanes"] = {"busy_us": dict.fromkeys(driver.state.plan.operators, 1000)}
+    report["partitions"] = {"busy_us": dict.fromkeys(driver.state.plan.operators, 1000)}
     for second in range(2):
         record = {"committed_us": second * SECOND, "streams": {"s-1": {"tuples": 9}}, "report": report}
         driver.session._statistics.observe(record)
@@ -716,7 +716,7 @@ def test_the_statistics_of_what_is_dropped_go(driver: Driver) -> None:
     driver.flush()
     driver.session.reoptimize()
     totals = driver.session._statistics._totals
-    assert (set(totals.sources), set(totals.lanes)) == ({*sources[0]}, {*driver.state.plan.operators})
+    assert (set(totals.sources), set(totals.partitions)) == ({*sources[0]}, {*driver.state.plan.operators})
     assert set(totals.tuples) == {"s-1"}
 
 

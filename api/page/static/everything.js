@@ -22,10 +22,10 @@ function listOfChanges(changes) {
   ];
 }
 
-function measured({ measured_us_per_tuple: cost, measured_busiest_lane: lane }) {
-  if (lane && lane.before !== null) {
-    const [before, after] = [lane.before, lane.after].map((share) => Math.round(100 * share));
-    return ` Measured: the busiest lane had ${before} % of the work before, ${after} % after.`;
+function measured({ measured_us_per_tuple: cost, measured_busiest_partition: partition }) {
+  if (partition && partition.before !== null) {
+    const [before, after] = [partition.before, partition.after].map((share) => Math.round(100 * share));
+    return ` Measured: the busiest partition had ${before} % of the work before, ${after} % after.`;
   }
   return cost.before === null || cost.after === null ? "" : ` Measured: ${cost.before} µs a tuple before, ${cost.after} µs after.`;
 }

@@ -125,9 +125,9 @@ function linesOf(node) {
   if ("queries" in node) lines.push(plural(node.queries, "query", "queries"));
   const groups = Object.keys(node.groups ?? {}).length;
   if (groups > 1) lines.push(`${groups} query groups`);
-  if (node.split) lines.push(`${plural(node.split.keys, "key", "keys")} in all lanes`);
+  if (node.split) lines.push(`${plural(node.split.keys, "key", "keys")} in all partitions`);
   if (node.statistics) {
-    const cores = (node.statistics.source_cores ?? 0) + (node.statistics.lane_cores ?? 0);
+    const cores = (node.statistics.source_cores ?? 0) + (node.statistics.partition_cores ?? 0);
     lines.push(`${cores < 0.01 ? "<0.01" : cores.toFixed(2)} cores`);
   }
   if (node.tables?.length) lines.push(`with ${node.tables.map((table) => table.name ?? table).join(", ")}`);

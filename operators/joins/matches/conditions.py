@@ -43,7 +43,7 @@ def fire_tested(
         live = window.parts[0].live
         if window.joined.total > MAX_FORMED:
             failures[live.id] = (
-                f"A window is left out: more than {MAX_FORMED} of its rows in one lane would have to be tested."
+                f"A window is left out: more than {MAX_FORMED} of its rows in one partition would have to be tested."
                 " Join by more columns, or make the window shorter."
             )
             continue

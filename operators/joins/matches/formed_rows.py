@@ -21,7 +21,7 @@ from operators.windowing.window_rows import SLOT
 from sources.core.columns import one_array
 
 MAX_FORMED = 10_000_000
-"""How many rows are formed and tested at most, of a window or of all sessions that end together, in one lane."""
+"""How many rows are formed and tested at most, of a window or of all sessions that end together, in one partition."""
 FORMED_AT_ONCE = 500_000
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
@@ -59,7 +59,7 @@ def _rows(live: LiveQuery, pieces: Iterable[Tuples], most_rows: int, failures: d
         tables.append(pa.table({SLOT: slot, **piece.columns}).slice(0, remaining))
         if piece.length > remaining:
             failures[live.id] = (
-                f"A window has more rows in one lane than the first {most_rows}, which are kept"
+                f"A window has more rows in one partition than the first {most_rows}, which are kept"
                 " (setting join_row_limit). Join by more columns, or aggregate."
             )
             break

@@ -17,7 +17,7 @@ from operators.joins.parts import columns_for_rows, join_of
 from operators.state.tuple_bucket import TupleBucket, between
 
 WORTH_REFERRING = 1 / 8
-"""A block refers to a file of whose tuples in its lane it has at least this share; else it holds what it has."""
+"""A block refers to a file of whose tuples in its partition it has at least this share; else it holds what it has."""
 MIN_REFERRED = 2000
 """Fewer tuples of a file are held in any case: a link costs about as much as these."""
 
@@ -51,7 +51,7 @@ def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket
         live, total = window.parts[0].live, window.rows
         if total > most_rows:
             beyond[live.id] = (
-                f"A window has {_row_count(total)} rows in one lane, of which the first {most_rows} are kept"
+                f"A window has {_row_count(total)} rows in one partition, of which the first {most_rows} are kept"
                 " (setting join_row_limit). Join by more columns, or aggregate."
             )
         rows = min(total, most_rows)

@@ -1,8 +1,8 @@
 """Equi-joins of relations whose attributes are codes: how many rows they have, and which, as far as anybody asks.
 
-A relation is whatever has rows with attributes: groups of tuples with equal keys when a lane counts what a join gives
-(the factorised form), groups of tuples with equal codes when a reader makes its rows. A *combination* is one row of
-each relation that belong together.
+A relation is whatever has rows with attributes: groups of tuples with equal keys when a partition counts what a join
+gives (the factorised form), groups of tuples with equal codes when a reader makes its rows. A *combination* is one row
+of each relation that belong together.
 """
 
 from __future__ import annotations

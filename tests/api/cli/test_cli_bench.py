@@ -35,7 +35,7 @@ def test_options_are_passed_on(braid: Braid, passed_on: list[tuple[Any, ...]], t
         braid(*words.split(), "--seed", "7", "--read", "all", "--rate", "5000", "--output", str(tmp_path)).exit_code
         == 0
     )
-    besides = ("--beside", "query_groups=off", "--beside", "lanes=1,query_groups=off")
+    besides = ("--beside", "query_groups=off", "--beside", "partitions=1,query_groups=off")
     assert braid("bench", "one-key", *besides).exit_code == 0
     assert braid("bench", "--quick", "one-key").exit_code == 0
     assert braid("bench", "run", "one-key").exit_code == 0

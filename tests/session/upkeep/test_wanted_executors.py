@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.job_files import LANES
+from engine.job_files import PARTITIONS
 from engine.spark.executors import WANTED, Registered, read_most, read_wanted, write_registered
 from session.settings import Settings
 from session.upkeep.scaling import KEPT, NOT_DECIDED, Scaling
@@ -20,11 +20,11 @@ CLUSTER = "local-cluster[3,2,1024]"
 
 
 class Cluster:
-    """A data folder with four lanes, its executors, and batches by the clock."""
+    """A data folder with four partitions, its executors, and batches by the clock."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.storage = Storage(str(folder))
-        self.storage.put(LANES, orjson.dumps({"lanes": 4}))
+        self.storage.put(PARTITIONS, orjson.dumps({"partitions": 4}))
         self._settings = {"master": CLUSTER, "executors_max": 3, **settings}
         self.now_us = 100 * SECOND
         self.restart()
@@ -78,7 +78,7 @@ def test_executors_are_asked_for_while_tuples_take_long_and_given_back_when_none
     assert read_wanted(cluster.storage) == 2
     cluster.register(2)
     cluster.batches(100, latency=9, cores=4.0)
-    assert read_wanted(cluster.storage) == 2, "two executors have the cores of four lanes"
+    assert read_wanted(cluster.storage) == 2, "two executors have the cores of four partitions"
     cluster.wait(100)
     assert read_wanted(cluster.storage) == 2, "a batch may be running"
     cluster.register(2, idle=True)

@@ -1,4 +1,4 @@
-"""What is durable of a lane: a head, and entries that it names, each the payloads of a batch; both opaque bytes."""
+"""What is durable of a partition: a head, and the entries that it names, a batch each; both opaque bytes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import orjson
 import pyarrow as pa
 
 
-class LaneState(Protocol):
-    """The durable state of one lane, as one batch finds it and leaves it."""
+class PartitionState(Protocol):
+    """The durable state of one partition, as one batch finds it and leaves it."""
 
     def head(self) -> bytes | None:
-        """Return the head, None for a new lane."""
+        """Return the head, None for a new partition."""
 
     def set_head(self, head: bytes) -> None:
         """Replace the head."""
@@ -65,7 +65,7 @@ class Head:
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Head:
-        """Read what :meth:`to_bytes` wrote; None gives that of a new lane."""
+        """Read what :meth:`to_bytes` wrote; None gives that of a new partition."""
         if data is None:
             return cls()
         value = orjson.loads(data)

@@ -1,4 +1,4 @@
-"""A lane task: runs one lane for a batch, up to what the batch record is to say of it."""
+"""A partition task: runs one partition for a batch, up to what the batch record is to say of it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.lane_files import LaneFiles
+from engine.partition_files import PartitionFiles
 from engine.plan_log import PlanLog
 from engine.planning.batch_progress import digest_of, progress_of
 from engine.planning.offsets import Offset
 from engine.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
-from operators.lane import Lane
+from operators.partition import Partition
 from operators.report import is_due
-from operators.state.lane_state import Payload
+from operators.state.partition_state import Payload
 from sources.core.storage import Storage
 
 
-class LaneTasks:
-    """What a worker process keeps between batches: the plan, and lanes as far as it knows them, which is a cache."""
+class PartitionTasks:
+    """What a worker process keeps between batches: the plan, and a cache of partitions."""
 
-    def __init__(self, storage: Storage, plan: PlanLog, lanes: Sequence[int], join_row_limit: int) -> None:
+    def __init__(self, storage: Storage, plan: PlanLog, partitions: Sequence[int], join_row_limit: int) -> None:
         self._storage = storage
         self._plan = plan
-        self._first_lane = lanes[0]
+        self._first_partition = partitions[0]
         self._join_row_limit = join_row_limit
-        self._lanes: dict[int, Lane] = {}
+        self._partitions: dict[int, Partition] = {}
 
     def run(self, rows: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:
-        """Run the lane that ``rows``, as source tasks send them, are for; return rows for the router.
+        """Run the partition that ``rows``, as source tasks send them, are for; return rows for the router.
 
         Source tasks send none of a batch that is published already; then none are returned.
         """
@@ -39,33 +39,33 @@ class LaneTasks:
         if not batches:
             return []
         began = time.perf_counter()
-        lane_number = batches[0].column(0)[0].as_py()
-        lane = self._lanes.setdefault(lane_number, Lane(self._storage, self._join_row_limit))
+        partition_number = batches[0].column(0)[0].as_py()
+        partition = self._partitions.setdefault(partition_number, Partition(self._storage, self._join_row_limit))
         controls, payloads, sent_blocks = _sort_rows(batches)
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = self._plan.at(start, end)
         progress = progress_of(controls, start, end)
-        limit = lane.follow(live)
+        limit = partition.follow(live)
         progress["fired"] = limit.fired(
             end.fired, progress["watermarks"], progress.pop("earliest"), end.fire_to, end.firing_budget_us
         )
-        state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
-        blocks = lane.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
+        state = PartitionFiles(self._storage, end.seq, end.partitions.get(str(partition_number)))
+        blocks = partition.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
         links: dict[str, str] = {}
         entries = [block.write(self._storage, end.seq, links) for block in blocks]
-        lane.let_go()
+        partition.let_go()
         output = [(BLOCK, body) for body in (*sent_blocks, *(orjson.dumps(entry).decode() for entry in entries))]
-        if lane_number == self._first_lane:
+        if partition_number == self._first_partition:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         outcome = {
-            "lane": lane_number,
+            "partition": partition_number,
             "progress": digest_of(progress),
-            "bytes": lane.bytes,
-            "failures": lane.failures,
-            "due_us": lane.due_us,
-            "fire_to": lane.affordable(progress["fired"], progress["watermarks"], end.firing_budget_us),
-            "oldest": min((n for n in (lane.oldest, state.oldest) if n is not None), default=None),
-            "report": lane.work.tell() if is_due(start.planned_us, end.planned_us) else None,
+            "bytes": partition.bytes,
+            "failures": partition.failures,
+            "due_us": partition.due_us,
+            "fire_to": partition.affordable(progress["fired"], progress["watermarks"], end.firing_budget_us),
+            "oldest": min((n for n in (partition.oldest, state.oldest) if n is not None), default=None),
+            "report": partition.work.tell() if is_due(start.planned_us, end.planned_us) else None,
             "path": state.settle(),
             "busy_us": int((time.perf_counter() - began) * 1e6),
         }
@@ -74,7 +74,7 @@ class LaneTasks:
 
 
 def _sort_rows(rows: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
-    """Split a lane's rows by kind, and drop those of streams that some task could not read.
+    """Split a partition's rows by kind, and drop those of streams that some task could not read.
 
     The files of dropped rows stay until they are swept: another attempt at this batch may find the streams readable.
     """

@@ -1,23 +1,23 @@
-"""What the queries of an epoch ask of a lane: a side of each kind of operator."""
+"""What the queries of an epoch ask of a partition: a side of each kind of operator."""
 
 from __future__ import annotations
 
 from operators.kinds import KINDS
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.operator import LaneSide
+from operators.operator import PartitionSide
 from operators.predicates.analysis import Predicate, analyse
 from operators.windowing.firing_limit import FiringLimit
 
 
-class LaneOperators:
+class PartitionOperators:
     """The ``sides`` of all kinds; ``side_of`` finds them by the names of operators.
 
     ``limit`` says how far their windows fire in a batch.
     """
 
     def __init__(self) -> None:
-        self.sides: list[LaneSide] = []
-        self.side_of: dict[str, LaneSide] = {}
+        self.sides: list[PartitionSide] = []
+        self.side_of: dict[str, PartitionSide] = {}
         self.limit = FiringLimit()
         self._predicates: dict[str, Predicate] = {}
         self._live = LiveQueries()
@@ -31,7 +31,7 @@ class LaneOperators:
         self._live = live  # so that nothing else gets its id
         running = {query.id for query in live.by_slot.values()}
         self._predicates = {name: p for name, p in self._predicates.items() if name.partition("#")[0] in running}
-        self.sides = [kind.lane_side(live, self.predicate_of) for kind in KINDS if kind.lane_side is not None]
+        self.sides = [kind.partition_side(live, self.predicate_of) for kind in KINDS if kind.partition_side is not None]
         self.side_of = {name: side for side in self.sides for name in side.names}
         self.limit = FiringLimit(ends for side in self.sides for ends in side.ends())
 

@@ -1,4 +1,4 @@
-"""The state of a lane as files: whatever batch begins with a manifest finds the state that it names."""
+"""The state of a partition as files: whatever batch begins with a manifest finds the state that it names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.lane_files import LaneFiles
+from engine.partition_files import PartitionFiles
 from operators.state.bucket_store import STATES
 from sources.core.errors import CorruptData
 from sources.core.storage import Storage
@@ -19,8 +19,8 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(str(tmp_path))
 
 
-def change(state: LaneFiles | MemoryState, seq: int, entries: dict[int, bytes], rng: random.Random) -> None:
-    """Change a state as a lane does in batch ``seq``; ``known`` are its entries."""
+def change(state: PartitionFiles | MemoryState, seq: int, entries: dict[int, bytes], rng: random.Random) -> None:
+    """Change a state as a partition does in batch ``seq``; ``known`` are its entries."""
     for old in sorted(entries):
         if rng.random() < 0.3:
             state.drop_entry(old)
@@ -40,26 +40,26 @@ def test_the_state_is_that_of_a_dictionary_however_often_batches_run(storage: St
     entries: dict[int, bytes] = {}
     for seq in range(1, 60):
         for _ in range(rng.randint(0, 2)):  # attempts whose batch was not published
-            attempt = LaneFiles(storage, seq, path)
+            attempt = PartitionFiles(storage, seq, path)
             change(attempt, seq, dict(entries), rng)
             attempt.settle()
-        state, choices = LaneFiles(storage, seq, path), rng.getstate()
+        state, choices = PartitionFiles(storage, seq, path), rng.getstate()
         change(model, seq, dict(entries), rng)
         rng.setstate(choices)
         change(state, seq, entries, rng)
         before, path = path, state.settle()
-        read = LaneFiles(storage, seq + 1, path)
+        read = PartitionFiles(storage, seq + 1, path)
         assert read.head() == model.head()
         assert {number: read.entry(number) for number in entries} == entries
         if before is not None:  # what the batch began with is still there, should it run again
-            again = LaneFiles(storage, seq, before)
+            again = PartitionFiles(storage, seq, before)
             assert all(again.entry(int(number)) for number in again._entries)
 
 
 def test_what_batches_drop_goes_two_batches_later(storage: Storage) -> None:
     path: str | None = None
     for seq in range(1, 40):
-        state = LaneFiles(storage, seq, path)
+        state = PartitionFiles(storage, seq, path)
         state.put_entry(seq, b"entry")
         if seq > 1:
             assert state.oldest == seq - 1
@@ -71,16 +71,16 @@ def test_what_batches_drop_goes_two_batches_later(storage: Storage) -> None:
 
 
 def test_a_batch_that_changes_nothing_names_the_same_manifest(storage: Storage) -> None:
-    assert LaneFiles(storage, 1, None).settle() is None
-    state = LaneFiles(storage, 1, None)
+    assert PartitionFiles(storage, 1, None).settle() is None
+    state = PartitionFiles(storage, 1, None)
     state.set_head(b"{}")
     path = state.settle()
     assert path is not None
-    assert LaneFiles(storage, 9, path).settle() == path
+    assert PartitionFiles(storage, 9, path).settle() == path
 
 
 def test_a_state_that_is_gone_or_damaged_is_named(storage: Storage) -> None:
-    state = LaneFiles(storage, 1, None)
+    state = PartitionFiles(storage, 1, None)
     state.put_entry(1, b"entry")
     path = state.settle()
     assert path is not None
@@ -92,6 +92,6 @@ def test_a_state_that_is_gone_or_damaged_is_named(storage: Storage) -> None:
             if (content := damage(whole)) is not None:
                 storage.put(damaged, content)
             with pytest.raises(CorruptData, match=f"{damaged} must hold what was written.*from a backup"):
-                LaneFiles(storage, 2, path).entry(1)
+                PartitionFiles(storage, 2, path).entry(1)
             storage.put(damaged, whole)
-    assert LaneFiles(storage, 2, path).entry(1) == b"entry"
+    assert PartitionFiles(storage, 2, path).entry(1) == b"entry"

@@ -1,4 +1,4 @@
-"""Session windows in lanes: fragments kept as long as a session may grow, chained when it ends."""
+"""Session windows in partitions: fragments kept as long as a session may grow, chained when it ends."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _SingleEnds:
         return _SESSION_US * np.searchsorted(self.ends, points, side="right").astype(np.float64)
 
 
-class SessionLane:
+class SessionPartition:
     """The operators of all aggregations over sessions."""
 
     def __init__(self, live: LiveQueries, predicates: Predicates) -> None:

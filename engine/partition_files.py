@@ -1,7 +1,7 @@
-"""The durable state of a lane, as files: what a batch changes of it counts once the record of the batch names it.
+"""The durable state of a partition, as files: what a batch changes of it counts once the record of the batch names it.
 
-A *manifest* has the lane's head and says in which files its entries are. Nothing is written over: a batch begins with
-the manifest that its offset names (:class:`engine.planning.offsets.Offset`), so it may run any number of times,
+A *manifest* has the partition's head and says in which files its entries are. Nothing is written over: a batch begins
+with the manifest that its offset names (:class:`engine.planning.offsets.Offset`), so it may run any number of times,
 anywhere.
 """
 
@@ -13,16 +13,17 @@ from typing import Any
 import orjson
 
 from operators.state.bucket_store import STATES, batch_of, read_state
-from operators.state.lane_state import unpack
+from operators.state.partition_state import unpack
 from sources.core.checksums import crc32, with_checksum
 from sources.core.storage import Storage
 
 
-class LaneFiles:
-    """A :class:`operators.state.lane_state.LaneState`: as it was before batch ``seq``, and what the batch changes.
+class PartitionFiles:
+    """A :class:`operators.state.partition_state.PartitionState`: as it was before batch ``seq``, and what the batch
+    changes.
 
-    ``path`` is that of its manifest, None for a lane that has no state yet. Files that the batch drops are deleted two
-    batches later, when no batch that might run again can need them.
+    ``path`` is that of its manifest, None for a partition that has no state yet. Files that the batch drops are deleted
+    two batches later, when no batch that might run again can need them.
     """
 
     def __init__(self, storage: Storage, seq: int, path: str | None) -> None:
@@ -40,7 +41,7 @@ class LaneFiles:
         """The number of the batch that made the oldest file of the state as it was, None for none."""
 
     def head(self) -> bytes | None:
-        """Return the head, None for a new lane."""
+        """Return the head, None for a new partition."""
         return None if self._head is None else self._head.encode()
 
     def set_head(self, head: bytes) -> None:
@@ -63,7 +64,7 @@ class LaneFiles:
         self._is_changed = True
 
     def check(self) -> None:
-        """Read all that the lane needs to go on: CorruptData names a file that is not there, or not whole."""
+        """Read all that the partition needs to go on: CorruptData names a file that is not there, or not whole."""
         for path in self._entries.values():
             for payload in unpack(self._get(path)):
                 if payload.path:

@@ -1,4 +1,4 @@
-"""Joins in lanes: what inputs hold by key, slice by slice, and the tuples that rows are made of."""
+"""Joins in partitions: what inputs hold by key, slice by slice, and the tuples that rows are made of."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from operators.aggregation.lane import merge_slices, needed_slices
 from operators.aggregation.operator_queries import OperatorQueries
+from operators.aggregation.partition import merge_slices, needed_slices
 from operators.containment import contained
 from operators.event_times import EARLIEST
 from operators.joins.matches.fire import fire_joins
@@ -46,7 +46,7 @@ class JoinedBlock:
         return block_entry(JOIN, self.operator, self.stream, self.joined, path) | {"tuples": tuple_paths}
 
 
-class JoinLane:
+class JoinPartition:
     """The operators of all joins, and those of their inputs, which joins share."""
 
     def __init__(self, live: LiveQueries, predicates: Predicates) -> None:

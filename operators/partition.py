@@ -1,10 +1,11 @@
-"""A lane: one key group of every aggregation operator, with its buckets, across batches.
+"""A partition: one key group of every aggregation operator, with its buckets, across batches.
 
 Invariants:
 
 - The state holds an *entry* per batch that brought buckets (the rows as they came, small payloads
   inline, large ones as paths), and a *head*: which entries are alive, and files to delete. Nothing else is durable.
-- The lane in memory is a cache of that. It is brought up to the head before each batch, and the head has the digests of
+- The partition in memory is a cache of that. It is brought up to the head before each batch, and the head has the
+digests of
   entries. So it does not matter which worker ran the batch before, nor what is left here of an attempt at a batch that
   was made again elsewhere.
 - An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
@@ -19,13 +20,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from operators.lane_operators import LaneOperators
 from operators.live_queries import LiveQueries
 from operators.operator import FiringBatch, Held, Mask, ResultBlock
+from operators.partition_operators import PartitionOperators
 from operators.predicates.space_key import SpaceKey
 from operators.report import Work
 from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
-from operators.state.lane_state import Head, LaneState, Payload, digest_of, pack, unpack
+from operators.state.partition_state import Head, PartitionState, Payload, digest_of, pack, unpack
 from operators.state.query_runs import Partials, read_bucket
 from operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
 from operators.state.tuple_files import TupleFiles
@@ -60,7 +61,7 @@ class _Entry:
         return [*self.files, *(payload for payload, _ in (*self.buckets, *self.tuples))]
 
 
-class Lane:
+class Partition:
     """Takes in the buckets of each batch and fires the windows that are due, kind by kind of operator.
 
     Of a window of a join it keeps ``join_row_limit`` rows. Between batches it keeps so many ``tuple_bytes`` of tuples
@@ -74,7 +75,7 @@ class Lane:
         self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)
-        self._operators = LaneOperators()
+        self._operators = PartitionOperators()
         self.work = Work()
         """What it did since this was last told."""
         self.failures: dict[str, str] = {}
@@ -82,7 +83,7 @@ class Lane:
         self.oldest: int | None = None
         """The number of the batch that made the oldest file which the state of the last batch names, None for none."""
         self.due_us: int | None = None
-        """When a delay of EMIT runs out (processing time), for which the lane needs a batch even if no tuples come."""
+        """When a delay of EMIT runs out (processing time), for which it needs a batch even if no tuples come."""
 
     def follow(self, live: LiveQueries) -> FiringLimit:
         """Take note of the queries of an epoch; return what knows how far their windows fire in a batch."""
@@ -102,7 +103,7 @@ class Lane:
         live: LiveQueries,
         before: dict[str, int | None],
         after: dict[str, int | None],
-        state: LaneState,
+        state: PartitionState,
         now_us: int = 0,
     ) -> list[ResultBlock]:
         """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed; return the rows to tell.
@@ -149,7 +150,7 @@ class Lane:
         buckets = sum(bucket.nbytes for entry in entries for _, bucket in entry.buckets)
         return self._told.bytes + buckets + sum(tuples.nbytes for entry in entries for _, tuples in entry.tuples)
 
-    def _catch_up(self, head: Head, state: LaneState) -> None:
+    def _catch_up(self, head: Head, state: PartitionState) -> None:
         self._entries = {s: entry for s, entry in self._entries.items() if head.entries.get(s) == entry.digest}
         for seq, digest in head.entries.items():
             if seq not in self._entries:
@@ -191,7 +192,7 @@ class Lane:
                 self._told.revise(name, None, (), None, None, now_us)
         return blocks
 
-    def _settle(self, seq: int, head: Head, state: LaneState) -> None:
+    def _settle(self, seq: int, head: Head, state: PartitionState) -> None:
         """Make durable what was told early."""
         change = self._told.settle(seq)
         self.due_us = self._told.due_us
@@ -225,7 +226,7 @@ class Lane:
             seq for seq, entry in self._entries.items() if not any(_is_needed(part, needed) for part in entry.parts)
         ]
 
-    def _drop(self, entry: int, seq: int, head: Head, state: LaneState, kept_paths: Container[str] = ()) -> None:
+    def _drop(self, entry: int, seq: int, head: Head, state: PartitionState, kept_paths: Container[str] = ()) -> None:
         """Forget an entry, by its number, in batch ``seq``; its files become garbage but for those that are kept."""
         for payload in self._entries.pop(entry).payloads:
             if payload.path and payload.path not in kept_paths:
@@ -239,7 +240,7 @@ class Lane:
         needed: _Needed,
         reached: Mapping[str, int | None],
         head: Head,
-        state: LaneState,
+        state: PartitionState,
     ) -> None:
         """Replace all entries by one: slices that are no longer needed go, equal groups are added up.
 
@@ -283,7 +284,7 @@ class Lane:
         head.garbage = [(dropped_in, path) for dropped_in, path in head.garbage if dropped_in > seq - 2]
 
 
-def _put(seq: int, payloads: Sequence[Payload], state: LaneState) -> int:
+def _put(seq: int, payloads: Sequence[Payload], state: PartitionState) -> int:
     """Store an entry and return its digest."""
     packed = pack(payloads)
     state.put_entry(seq, packed)

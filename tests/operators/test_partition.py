@@ -1,4 +1,4 @@
-"""Lanes: what is durable is enough, merging changes nothing, files go when no replay can need them."""
+"""Partitions: what is durable is enough, merging changes nothing, files go when no replay can need them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane
+from operators import partition
 from operators.expressions import Call
-from operators.lane import Lane
+from operators.partition import Partition
 from operators.state import bucket_store
-from operators.state.lane_state import Payload
+from operators.state.partition_state import Payload
 from operators.stream_operators import StreamOperators
 from operators.windowing.fired_block import FiredBlock
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
@@ -55,10 +55,10 @@ QUERIES = [
 ]
 
 
-def run(storage: Storage, seed: int, batches: int, workers: Callable[[int], list[Lane]] | None = None) -> Pipeline:
+def run(storage: Storage, seed: int, batches: int, workers: Callable[[int], list[Partition]] | None = None) -> Pipeline:
     """Run random batches; queries come one by one, so buckets are of several epochs.
 
-    ``workers`` gives the lanes that run a batch, with whatever they still remember.
+    ``workers`` gives the partitions that run a batch, with whatever they still remember.
     """
     rng = random.Random(seed)
     pipeline = Pipeline(storage)
@@ -76,7 +76,7 @@ def run(storage: Storage, seed: int, batches: int, workers: Callable[[int], list
         if number < len(QUERIES):
             changes = [changelog(number + 1, [(f"q{number}", number, QUERIES[number])], capacity=number + 1)]
         if workers is not None:
-            pipeline.lanes = workers(number)
+            pipeline.partitions = workers(number)
         pipeline.run(rows, changes)
     pipeline.run([{"k": 0, "v": 0, "s": "a", "t": 10 * batches + 1000}])
     return pipeline
@@ -93,8 +93,8 @@ def test_a_restart_before_every_batch_changes_nothing(seed: int, tmp_path_factor
     folder = tmp_path_factory.mktemp("data")
     lasting = run(Storage(str(folder / "a")), seed, 12)
     storage = Storage(str(folder / "b"))
-    with setting(bucket_store, "INLINE_BYTES", 0), setting(lane, "MAX_ENTRIES", 3):
-        restarted = run(storage, seed, 12, lambda _: [Lane(storage), Lane(storage)])
+    with setting(bucket_store, "INLINE_BYTES", 0), setting(partition, "MAX_ENTRIES", 3):
+        restarted = run(storage, seed, 12, lambda _: [Partition(storage), Partition(storage)])
     assert rows_of(restarted) == rows_of(lasting)
 
 
@@ -106,8 +106,8 @@ def test_workers_that_take_turns_forget_what_others_dropped(
     folder = tmp_path_factory.mktemp("data")
     lasting = run(Storage(str(folder / "a")), seed, 20)
     storage, rng = Storage(str(folder / "b")), random.Random(seed)
-    pairs = [[Lane(storage), Lane(storage)] for _ in range(2)]
-    with setting(lane, "MAX_ENTRIES", 3):
+    pairs = [[Partition(storage), Partition(storage)] for _ in range(2)]
+    with setting(partition, "MAX_ENTRIES", 3):
         turns = run(storage, seed, 20, lambda _: rng.choice(pairs))
     assert rows_of(turns) == rows_of(lasting)
 
@@ -117,7 +117,7 @@ def test_workers_that_take_turns_forget_what_others_dropped(
 def test_merging_changes_nothing(seed: int, most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
     apart = run(Storage(str(folder / "a")), seed, 15)
-    with setting(lane, "MAX_ENTRIES", most):
+    with setting(partition, "MAX_ENTRIES", most):
         merged = run(Storage(str(folder / "b")), seed, 15)
     assert rows_of(merged) == rows_of(apart)
 
@@ -130,12 +130,12 @@ def test_merged_entries_do_not_grow_with_the_number_of_batches(tmp_path: Path, d
     wheres = [Call("and", parts, BOOLEAN) for parts in tests]
     created = [(f"q{i}", i, aggregation(w, (K,), Window(10**9, 10**9))) for i, w in enumerate(wheres)]
     sizes = []
-    with setting(lane, "MAX_ENTRIES", 4):
+    with setting(partition, "MAX_ENTRIES", 4):
         for number in range(300):
             rng = random.Random(number)
             rows = [{"k": rng.randint(0, 1), "v": rng.randint(0, 13), "s": "a", "t": number} for _ in range(3)]
             pipeline.run(rows, [changelog(1, created, capacity=12)] if number == 0 else [])
-            sizes.append(sum(part.bytes for part in pipeline.lanes))
+            sizes.append(sum(part.bytes for part in pipeline.partitions))
             assert all(len(state.data) <= 1 + 5 for state in pipeline.states)
     assert max(sizes[200:]) <= max(sizes[:60])
 
@@ -143,7 +143,7 @@ def test_merged_entries_do_not_grow_with_the_number_of_batches(tmp_path: Path, d
 def test_the_constant_number_of_entries_is_kept(tmp_path: Path) -> None:
     pipeline = Pipeline(Storage(str(tmp_path)))
     created = [("q", 0, aggregation(None, (), Window(10**9, 10**9), MEASURES[:1]))]
-    for number in range(lane.MAX_ENTRIES + 3):
+    for number in range(partition.MAX_ENTRIES + 3):
         pipeline.run([{"t": number}], [changelog(1, created)] if number == 0 else [])
     (used,) = [state for state in pipeline.states if state.data]
     assert len(used.data) == 1 + 3, "one merged entry, two after it, and the head"
@@ -165,7 +165,7 @@ def test_state_is_bounded_over_500_batches(tmp_path: Path) -> None:
 
 
 def advance(
-    part: Lane,
+    part: Partition,
     seq: int,
     rows: list[dict[str, Any]],
     before: int | None,
@@ -173,7 +173,7 @@ def advance(
     state: MemoryState,
     emit: Emit = EMIT_AFTER_WATERMARK,
 ) -> list[FiredBlock]:
-    """Run one batch of one lane with one tumbling query."""
+    """Run one batch of one partition with one tumbling query."""
     live = live_of(aggregation(window=Window(10, 10), emit=emit, shown=MEASURES[:1]))
     buckets = StreamOperators(live, STREAM, 1).process(batch_of(rows), before).buckets
     payloads = [Payload(*bucket_store.put_bucket(part._storage, seq, bucket)) for _, bucket in buckets]
@@ -185,10 +185,10 @@ def advance(
 def test_files_are_deleted_two_batches_after_they_were_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brought_in: int
 ) -> None:
-    """Also when the lane's very first batch brings and drops a file, so that no entry remains."""
+    """Also when the partition's very first batch brings and drops a file, so that no entry remains."""
     monkeypatch.setattr(bucket_store, "INLINE_BYTES", 0)
     storage, state = Storage(str(tmp_path)), MemoryState()
-    part = Lane(storage)
+    part = Partition(storage)
     files = []
     for seq in range(1, 6):
         rows = [{"k": 1, "v": 1, "s": "a", "t": 5}] if seq == brought_in else []
@@ -202,9 +202,9 @@ def test_files_are_deleted_two_batches_after_they_were_dropped(
 
 def test_a_failed_attempt_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state goes back, the cache of the worker does not."""
-    monkeypatch.setattr(lane, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(partition, "MAX_ENTRIES", 1)
     storage, state = Storage(str(tmp_path)), MemoryState()
-    part = Lane(storage)
+    part = Partition(storage)
     row = {"k": 1, "v": 1, "s": "a", "t": 5}
     advance(part, 1, [row], None, 0, state)
     attempt = state.copy()
@@ -220,7 +220,7 @@ def test_a_failed_attempt_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_attempt_that_was_made_again_elsewhere_is_forgotten(tmp_path: Path) -> None:
     """Attempts may differ: a stream that could not be read in one could be in the other."""
     storage, state = Storage(str(tmp_path)), MemoryState()
-    one, other = Lane(storage), Lane(storage)
+    one, other = Partition(storage), Partition(storage)
     row = {"k": 1, "v": 1, "s": "a", "t": 5}
     advance(one, 1, [row], None, 0, state)
     advance(one, 2, [row], 0, 5, state.copy())
@@ -233,7 +233,7 @@ def test_an_attempt_that_was_made_again_elsewhere_is_forgotten(tmp_path: Path) -
 
 def test_what_an_attempt_told_that_was_made_again_elsewhere_is_forgotten(tmp_path: Path) -> None:
     storage, state, changes = Storage(str(tmp_path)), MemoryState(), Emit(stream=True, after_watermark=False)
-    one, other = Lane(storage), Lane(storage)
+    one, other = Partition(storage), Partition(storage)
     row = {"k": 1, "v": 1, "s": "a", "t": 5}
     advance(one, 1, [row], None, 0, state.copy(), changes)
     advance(other, 1, [row, row], None, 0, state, changes)
@@ -245,8 +245,8 @@ def test_what_an_attempt_told_that_was_made_again_elsewhere_is_forgotten(tmp_pat
     ]
 
 
-def test_an_idle_lane_writes_nothing(tmp_path: Path) -> None:
-    part, state = Lane(Storage(str(tmp_path))), MemoryState()
+def test_an_idle_partition_writes_nothing(tmp_path: Path) -> None:
+    part, state = Partition(Storage(str(tmp_path))), MemoryState()
     advance(part, 1, [], None, None, state)
     advance(part, 2, [], None, 10, state)
     assert state.data == {}

@@ -1,4 +1,4 @@
-"""Windowed aggregations in lanes: slices kept as long as a window needs them, added up when it ends."""
+"""Windowed aggregations in partitions: slices kept as long as a window needs them, added up when it ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from operators.windowing.slicing import NeededEdges, is_needed
 _END_US, _WINDOW_US, _DISTINCT_US = 8.0, 1.0, 100.0
 
 
-class AggregationLane:
+class AggregationPartition:
     """The operators of all aggregations over windows that are not sessions."""
 
     def __init__(self, live: LiveQueries, predicates: Predicates) -> None:
