@@ -50,9 +50,9 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.news.bind()
+        service.notifier.bind()
         yield
-        service.news.stop()
+        service.notifier.stop()
 
     app = _App(
         title="Braid",

@@ -239,9 +239,9 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         def stop(number: int, frame: FrameType | None) -> None:
-            if not self._service.news.stopping:
+            if not self._service.notifier.stopping:
                 self._on_stop()
-            self._service.news.stop()
+            self._service.notifier.stop()
             self.handle_exit(number, frame)
 
         previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -10,12 +10,12 @@ from typing import Annotated, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
+from api.batch_notifier import BatchNotifier
 from api.http.planning import Turns
 from api.metrics.metrics import Metrics
 from api.metrics.stream_series import Lag
-from api.news import News
 from api.pushes import Pushes
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from router.dead_letter_reader import DeadLetterReader
 from router.delivery.refused_rows import RefusedRows
 from router.page import Page
@@ -50,14 +50,14 @@ class Service:
     metrics: Metrics
     access: Access
     why_not_ready: Callable[[], str | None]
-    news: News = field(default_factory=News)
+    notifier: BatchNotifier = field(default_factory=BatchNotifier)
     turns: Turns = field(init=False)
     readers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
     decoders: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
     """For large bodies, each of which takes several times its bytes while it is decoded."""
 
     def __post_init__(self) -> None:
-        self.turns = Turns(self.settings, self.news)
+        self.turns = Turns(self.settings, self.notifier)
 
     async def on_reader(self, work: Callable[[], T]) -> T:
         """Do work that forms rows or writes them out on a thread, no more at once than there are cores."""
@@ -120,8 +120,8 @@ class Service:
         session.on_slots(service.metrics.absorb_slots)
         for listener in (results.absorb, service.metrics.absorb, service.pushes.absorb):
             session.on_batch(listener)
-        session.on_batch(lambda _: service.news.publish())
-        session.on_deployment(service.news.publish)
+        session.on_batch(lambda _: service.notifier.publish())
+        session.on_deployment(service.notifier.publish)
         return service
 
     def start(self) -> None:
@@ -131,13 +131,13 @@ class Service:
 
     def close(self) -> None:
         """Let the readers go, then close the push logs and the session."""
-        self.news.stop()
+        self.notifier.stop()
         self.pushes.close()
         self.session.close()
 
     def check_running(self) -> None:
         """Raise NotReady while the service stops."""
-        if self.news.stopping:
+        if self.notifier.stopping:
             raise NotReady("The service is stopping; send the request again once it has started.")
 
 

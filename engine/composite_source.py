@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from engine.job_files import WARM_UP_BATCHES, noting_damage
+from engine.data_layout import WARM_UP_BATCHES, noting_damage
 from engine.planning.offsets import Offset
 from engine.spark.worker_memory import set_aside
 from engine.wire import WIRE_SCHEMA, to_batch

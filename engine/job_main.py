@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.job_files import (
+from engine.data_layout import (
     BATCHES,
     FAILING_FILE,
     JOB_FILE,

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.composite_source import CompositeSource
-from engine.job_files import PARTITIONS, read_partitions
+from engine.data_layout import PARTITIONS, read_partitions
 from engine.spark import class_archive
 from engine.spark.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
 from engine.spark.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined

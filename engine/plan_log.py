@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 
-from engine.job_files import ACTIVATIONS, CHANGELOGS, PLANS
+from engine.data_layout import ACTIVATIONS, CHANGELOGS, PLANS
 from engine.planning.offsets import Offset
 from operators.live_queries import LiveQueries
 from sources.core.errors import CorruptData

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from engine.job_files import BATCHES, noting_damage, write_activation
+from engine.data_layout import BATCHES, noting_damage, write_activation
 from engine.spark.worker_memory import set_aside
 from engine.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
 from operators.report import united

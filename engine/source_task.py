@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from engine.plan_log import PlanLog
 from engine.planning.idleness import followed
 from engine.planning.offsets import Offset, Span
@@ -21,8 +21,8 @@ from operators.live_queries import LiveQueries
 from operators.lookup.lookup_join import IndexedTables, LookupFailed
 from operators.operator import ChunkOutput
 from operators.report import Work, draw_sample, is_due
+from operators.state.batch_combiner import BatchCombiner
 from operators.state.bucket_store import DEAD_LETTERS, StoredTuples, put_block, put_bucket
-from operators.state.held_buckets import HeldBuckets
 from operators.state.query_runs import Partials
 from operators.state.tuple_bucket import IndexedTuples
 from operators.stream_operators import StreamOperators
@@ -64,7 +64,7 @@ class SourceTasks:
         live = self._plan.at(start, end)
         self._forget_dropped(live)
         shares: dict[str, StreamShare] = {}
-        held_by_stream: dict[str, HeldBuckets] = {}
+        combiners: dict[str, BatchCombiner] = {}
         samples = _Samples(end.seq) if is_due(start.planned_us, end.planned_us) else None
         for share, span in self._spans(live, end, task, tasks):
             shares[share.stream.id] = share
@@ -77,12 +77,12 @@ class SourceTasks:
             at_once = even_share(span.end - span.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
             for tuples in _gathered(map(share.admit, self._read(share, span)), names, at_once):
                 for operators in inputs:
-                    held_buckets = held_by_stream.setdefault(share.stream.id, HeldBuckets())
-                    yield from self._process(share, operators, tuples, held_buckets, end.seq, task, samples)
+                    combiner = combiners.setdefault(share.stream.id, BatchCombiner())
+                    yield from self._process(share, operators, tuples, combiner, end.seq, task, samples)
         if task == 0:
             self._pass_over(shares, live, end)
-        for stream, held_buckets in held_by_stream.items():
-            yield from self._buckets(shares[stream], held_buckets.release(), end.seq, task)
+        for stream, combiner in combiners.items():
+            yield from self._buckets(shares[stream], combiner.release(), end.seq, task)
         for share in shares.values():
             yield from self._dead_letters(share, end.seq, task)
         control = {
@@ -169,7 +169,7 @@ class SourceTasks:
         share: StreamShare,
         operators: StreamOperators,
         tuples: pa.Table,
-        held_buckets: HeldBuckets,
+        combiner: BatchCombiner,
         seq: int,
         task: int,
         samples: _Samples | None,
@@ -178,7 +178,7 @@ class SourceTasks:
             if samples is not None:
                 samples.take(operators, batch)
             output = operators.process(batch, share.watermark, self._work)
-            yield from self._results(share, output, held_buckets, seq, task)
+            yield from self._results(share, output, combiner, seq, task)
 
     def _looked_up(
         self, share: StreamShare, operators: StreamOperators, tuples: pa.Table
@@ -191,13 +191,13 @@ class SourceTasks:
             share.failures.update(dict.fromkeys(operators.queries, message))
 
     def _results(
-        self, share: StreamShare, output: ChunkOutput, held_buckets: HeldBuckets, seq: int, task: int
+        self, share: StreamShare, output: ChunkOutput, combiner: BatchCombiner, seq: int, task: int
     ) -> Iterator[WireRow]:
         share.failures.update(output.failures)
         for block in output.blocks:
             yield self._block(block.write(self._storage, seq, {}), task)
         for group, bucket in output.buckets:
-            yield from self._buckets(share, held_buckets.take(group, bucket), seq, task)
+            yield from self._buckets(share, combiner.take(group, bucket), seq, task)
         if output.joined is not None:
             yield from self._joined(share, output.joined, seq, task)
 

@@ -38,8 +38,8 @@ from operators.state.entries import EncodedMeasures
 from operators.state.query_runs import Partials
 from operators.state.tuple_bucket import IndexedTuples, TupleBucket
 from operators.tuples import Tuples
+from operators.windowing.emission_log import EmissionLog
 from operators.windowing.firing_limit import Ends
-from operators.windowing.told_log import ToldLog
 from sources.core.schema import StreamDefinition
 from sources.core.storage import Storage
 
@@ -151,7 +151,7 @@ class FiringBatch:
 
     ``held`` includes what the batch brought, of which ``new_buckets`` are the buckets. ``before`` and ``after`` are up
     to where the windows of each stream have fired around the batch, ``now_us`` is its processing time. Of a window of a
-    join ``join_row_limit`` rows are kept. ``told`` has the early rows of the partition; ``failures`` get messages by
+    join ``join_row_limit`` rows are kept. ``emitted`` has the early rows of the partition; ``failures`` get messages by
     query.
     """
 
@@ -161,7 +161,7 @@ class FiringBatch:
     after: Reached
     now_us: int
     join_row_limit: int
-    told: ToldLog
+    emitted: EmissionLog
     work: Work
     failures: dict[str, str]
 

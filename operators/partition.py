@@ -9,7 +9,8 @@ digests of
   entries. So it does not matter which worker ran the batch before, nor what is left here of an attempt at a batch that
   was made again elsewhere.
 - An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
-- Beside them are entries of the rows that were told early (:mod:`operators.windowing.told_log`); the head names those,
+- Beside them are entries of the rows that were emitted early (:mod:`operators.windowing.emission_log`); the head names
+those,
   too.
 - Files dropped in batch n are deleted in batch n + 2, when batch n cannot be replayed any more.
 """
@@ -30,8 +31,8 @@ from operators.state.partition_state import Head, PartitionState, Payload, diges
 from operators.state.query_runs import Partials, read_bucket
 from operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
 from operators.state.tuple_files import TupleFiles
+from operators.windowing.emission_log import EmissionLog
 from operators.windowing.firing_limit import FiringLimit
-from operators.windowing.told_log import ToldLog
 from sources.core.storage import Storage
 
 MAX_ENTRIES = 64
@@ -74,7 +75,7 @@ class Partition:
         self._tuple_bytes = tuple_bytes
         self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
-        self._told = ToldLog(storage)
+        self._emitted = EmissionLog(storage)
         self._operators = PartitionOperators()
         self.work = Work()
         """What it did since this was last told."""
@@ -106,7 +107,7 @@ class Partition:
         state: PartitionState,
         now_us: int = 0,
     ) -> list[ResultBlock]:
-        """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed; return the rows to tell.
+        """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed; return the rows to emit.
 
         ``before`` and ``after`` are up to where the windows of each stream have fired around the batch: its watermarks,
         unless there is more to fire than fits a batch. ``now_us`` is the processing time of the batch.
@@ -131,7 +132,7 @@ class Partition:
             self._merge(seq, needed, after, head, state)
         self._sweep(seq, head)
         new_head = head.to_bytes()
-        if new_head != stored_head and (stored_head is not None or head.entries or head.garbage or head.told):
+        if new_head != stored_head and (stored_head is not None or head.entries or head.garbage or head.emitted):
             state.set_head(new_head)
         return blocks
 
@@ -141,23 +142,23 @@ class Partition:
 
     def _oldest(self) -> int | None:
         paths = (payload.path for entry in self._entries.values() for payload in entry.payloads)
-        return min((batch_of(path) for path in (*paths, *self._told.paths) if path), default=None)
+        return min((batch_of(path) for path in (*paths, *self._emitted.paths) if path), default=None)
 
     @property
     def bytes(self) -> int:
-        """The size of the buckets in memory, and of what was told early."""
+        """The size of the buckets in memory, and of what was emitted early."""
         entries = self._entries.values()
         buckets = sum(bucket.nbytes for entry in entries for _, bucket in entry.buckets)
-        return self._told.bytes + buckets + sum(tuples.nbytes for entry in entries for _, tuples in entry.tuples)
+        return self._emitted.bytes + buckets + sum(tuples.nbytes for entry in entries for _, tuples in entry.tuples)
 
     def _catch_up(self, head: Head, state: PartitionState) -> None:
         self._entries = {s: entry for s, entry in self._entries.items() if head.entries.get(s) == entry.digest}
         for seq, digest in head.entries.items():
             if seq not in self._entries:
                 self._entries[seq] = self._read(unpack(state.entry(seq)), digest)
-        for name, number in self._told.missing(head.told).items():
+        for name, number in self._emitted.missing(head.emitted).items():
             (payload,) = unpack(state.entry(number))
-            self._told.load(name, number, payload.path, payload.data)
+            self._emitted.load(name, number, payload.path, payload.data)
 
     def _read(self, payloads: Iterable[Payload], digest: int) -> _Entry:
         buckets: list[tuple[Payload, Partials]] = []
@@ -182,26 +183,26 @@ class Partition:
         after: Mapping[str, int | None],
         now_us: int,
     ) -> list[ResultBlock]:
-        """Return the rows to tell: those of windows that are final now, and early ones."""
+        """Return the rows to emit: those of windows that are final now, and early ones."""
         batch = FiringBatch(
-            held, new_buckets, before, after, now_us, self._join_row_limit, self._told, self.work, self.failures
+            held, new_buckets, before, after, now_us, self._join_row_limit, self._emitted, self.work, self.failures
         )
         blocks = [block for side in self._operators.sides for block in side.fire(batch)]
-        for name in self._told.operators:
+        for name in self._emitted.operators:
             if name not in self._operators.side_of:  # nobody asks for it any more
-                self._told.revise(name, None, (), None, None, now_us)
+                self._emitted.revise(name, None, (), None, None, now_us)
         return blocks
 
     def _settle(self, seq: int, head: Head, state: PartitionState) -> None:
-        """Make durable what was told early."""
-        change = self._told.settle(seq)
-        self.due_us = self._told.due_us
+        """Make durable what was emitted early."""
+        change = self._emitted.settle(seq)
+        self.due_us = self._emitted.due_us
         for number in change.dropped:
             state.drop_entry(number)
         for number, (path, data) in change.stored.items():
             state.put_entry(number, pack([Payload(path, data)]))
         head.garbage += [(seq, path) for path in change.files]
-        head.told = dict(change.names)
+        head.emitted = dict(change.names)
 
     def _held(self) -> Held:
         """Return all buckets and tuples by operator, in the order of batches."""

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Places
-from operators.containment import describe
 from operators.evaluation import evaluate
 from operators.expressions import Column, Expression, text_of
+from operators.failure_isolation import describe
 from operators.state.keys import KeyColumn
 from sources.core.columns import one_array
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from operators.block_files import BlockPart
 from operators.functions.text_size import constant_bytes
 from operators.result_rows import empty_rows

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.job_files import BATCHES, PlannedBatch, read_planned, read_unavailable
+from engine.data_layout import BATCHES, PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
 from operators.lookup.lookup_join import read_rows
 from operators.lookup.lookups import rows_at_first
@@ -40,7 +40,7 @@ from session.log.journal import open_journal
 from session.log.recovery import replay_logs
 from session.log.snapshot import PendingSnapshot, Snapshots
 from session.settings import Settings
-from session.state.active import SlotChange
+from session.state.applied_epoch import SlotChange
 from session.state.changelog import Changelog
 from session.state.query_record import QueryRecord
 from session.state.requests import FOLDER, Key, Outcome, OutcomeRecorded, Refusal, Request, new_queries

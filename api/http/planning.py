@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import Request
 
-from api.news import News
+from api.batch_notifier import BatchNotifier
 from session.commands import planning
 from session.commands.planning import Planning
 from session.settings import Settings
@@ -22,11 +22,11 @@ LOOK_SECONDS = 0.2
 class Turns:
     """Who plans, and who waits for that; used on the event loop."""
 
-    def __init__(self, settings: Settings, news: News) -> None:
+    def __init__(self, settings: Settings, notifier: BatchNotifier) -> None:
         self._most_waiting = settings.max_planning_waiting
         self._most = settings.max_planning
         self._seconds = settings.planning_seconds
-        self._news = news
+        self._notifier = notifier
         self._free = asyncio.Semaphore(self._most)
         self.waiting = 0
         """How many requests wait for their turn."""
@@ -75,7 +75,7 @@ class Turns:
 
     async def _watch(self, request: Request, current: Planning) -> None:
         """End the planning as soon as nobody waits for it."""
-        while not self._news.stopping:
+        while not self._notifier.stopping:
             if await request.is_disconnected():
                 current.end(NotReady("The client left before its statements were planned; send the request again."))
                 return

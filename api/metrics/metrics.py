@@ -27,7 +27,7 @@ from router.page import Page
 from session.commands.query_lookup import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
-from session.state.active import SlotChange
+from session.state.applied_epoch import SlotChange
 from session.state.query_record import QueryRecord
 from session.upkeep.deliveries import STATES
 from sources.core.storage import Storage

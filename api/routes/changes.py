@@ -8,8 +8,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from api.batch_notifier import settled
 from api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
-from api.news import settled
 from api.routes import documents
 from api.routes.access import WriterDep
 from api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body, no_body

@@ -12,7 +12,7 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from api.news import POLL_SECONDS
+from api.batch_notifier import POLL_SECONDS
 from api.routes.access import ReaderDep
 from api.routes.documents import After, refused
 from api.routes.results import deployed_query, is_end, news_for
@@ -92,14 +92,14 @@ async def events(
             return
         try:
             while seconds := meters.rows_paused():  # the tenant has read as many rows as it may for now
-                if service.news.stopping or await request.is_disconnected():
+                if service.notifier.stopping or await request.is_disconnected():
                     return
                 await asyncio.sleep(min(seconds, POLL_SECONDS))
             deployed = await deployed_query(service, caller, query_id)
             if not page.has_more and deployed.state != FAILED:
                 deadline = time.monotonic() + KEEP_ALIVE_SECONDS
                 if not await news_for(service, caller, deployed, page.cursor, deadline, request):
-                    if service.news.stopping or await request.is_disconnected():
+                    if service.notifier.stopping or await request.is_disconnected():
                         return
                     yield KEEP_ALIVE
                 deployed = await deployed_query(service, caller, query_id)

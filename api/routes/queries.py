@@ -9,9 +9,9 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from api.batch_notifier import settled
 from api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.http.planning import QUICK_BYTES
-from api.news import settled
 from api.routes import documents
 from api.routes.access import ReaderDep, WriterDep
 from api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
@@ -103,7 +103,7 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
             pending.pop()
         return not pending
 
-    await service.news.until(all_run, seconds)
+    await service.notifier.until(all_run, seconds)
 
 
 @router.post(

@@ -14,7 +14,7 @@ import orjson
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from api.news import POLL_SECONDS
+from api.batch_notifier import POLL_SECONDS
 from api.routes import documents, rows
 from api.routes.access import ReaderDep
 from api.routes.documents import After, Limit, Wait, answers
@@ -165,12 +165,12 @@ async def news_for(
     """
     while True:
         remaining = deadline - time.monotonic()
-        if remaining <= 0 or service.news.stopping:
+        if remaining <= 0 or service.notifier.stopping:
             return False
         query = await deployed_query(service, caller, deployed.id)
         if query.state == RETIRED or service.results.has_news(query, after):
             return True
-        await service.news.wait(min(remaining, POLL_SECONDS))
+        await service.notifier.wait(min(remaining, POLL_SECONDS))
         if await request.is_disconnected():
             return False
 

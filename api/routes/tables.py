@@ -79,7 +79,7 @@ async def refresh_table(
                 table = service.session.tables.describe(name)
                 return table["id"] != table_before["id"] or not table["refreshing"]
 
-            await service.news.until(is_done, wait)
+            await service.notifier.until(is_done, wait)
             table = service.session.tables.describe(name)
             return response_of(outcome(202, table if table["id"] == table_before["id"] else table_before))
     return response

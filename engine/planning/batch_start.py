@@ -52,7 +52,7 @@ class WindowEnds:
 
     def __init__(self) -> None:
         self._queries: dict[str, tuple[tuple[str, ...], Window | None]] = {}
-        self._combs: _Combs | None = None
+        self._combs: _PeriodicEnds | None = None
 
     def __contains__(self, query_id: str) -> bool:
         return query_id in self._queries
@@ -77,7 +77,7 @@ class WindowEnds:
         end is -1 µs away.
         """
         if self._combs is None:
-            self._combs = _Combs.of(self._queries.values())
+            self._combs = _PeriodicEnds.of(self._queries.values())
         ended = sum(count for streams, count in self._combs.unwindowed.items() if delays.keys() >= set(streams))
         windowed = [
             (combs, now_us - max(delays[stream] for stream in streams), min(reached[stream] for stream in streams))
@@ -97,7 +97,7 @@ class WindowEnds:
 
 
 @dataclass(frozen=True)
-class _Combs:
+class _PeriodicEnds:
     """By streams: slides and phases of the ends of windows and how many queries have them, shape (3, combs).
 
     ``unwindowed`` is how many queries do not wait for windows.
@@ -107,7 +107,7 @@ class _Combs:
     unwindowed: Mapping[tuple[str, ...], int]
 
     @classmethod
-    def of(cls, queries: Iterable[tuple[tuple[str, ...], Window | None]]) -> _Combs:
+    def of(cls, queries: Iterable[tuple[tuple[str, ...], Window | None]]) -> _PeriodicEnds:
         ends: dict[tuple[str, ...], Counter[tuple[int, int]]] = {}
         unwindowed: Counter[tuple[str, ...]] = Counter()
         for streams, window in queries:

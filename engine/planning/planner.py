@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.job_files import (
+from engine.data_layout import (
     BATCHES,
     CHANGELOGS,
     PLANS,

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import orjson
 
-from engine.job_files import ACTIVATIONS, BATCHES, CHANGELOGS, PLANS, check_partitions
+from engine.data_layout import ACTIVATIONS, BATCHES, CHANGELOGS, PLANS, check_partitions
 from engine.partition_files import PartitionFiles
 from engine.planning.offsets import Offset
 from sources.core.errors import CorruptData

@@ -27,7 +27,7 @@ from engine.planning.offsets import Offset, PassedOver, Span
 from engine.recovery.checkpoint import read_offset, rewrite_offset
 from engine.recovery.isolation_log import pending_batch
 from engine.spark.worker_memory import limit_memory
-from operators import containment
+from operators import failure_isolation
 from sources.core.storage import Storage
 
 POLL_SECONDS = 0.02
@@ -207,7 +207,7 @@ class RunApart:
                 os.pwrite(evaluated, text := "\n".join(queries).encode(), 0)
                 os.ftruncate(evaluated, len(text))
 
-            containment.observe(observe)
+            failure_isolation.observe(observe)
             limit_memory(self._memory_bytes)
             run_batch(self._storage, self._start, end, self._partitions, self._join_row_limit)
             status = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from engine.recovery.checkpoint import newest_offset
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from engine.job_files import BATCHES, WARM_UP_BATCHES
+from engine.data_layout import BATCHES, WARM_UP_BATCHES
 from engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
 from engine.sink import RouterSink
 from engine.spark import class_archive

@@ -25,7 +25,7 @@ class Due:
 
 
 @dataclass(frozen=True)
-class DueWindows:
+class WindowsToFire:
     """Windows of queries of one space: number i is that of ``space.queries[query[i]]``; else as in :class:`Due`."""
 
     space: SpaceQueries
@@ -37,10 +37,10 @@ class DueWindows:
     def __len__(self) -> int:
         return len(self.query)
 
-    def take(self, positions: Places | slice) -> DueWindows:
+    def take(self, positions: Places | slice) -> WindowsToFire:
         """Return some of them."""
         columns = (column[positions] for column in (self.query, self.start, self.end, self.reads_from))
-        return DueWindows(self.space, *columns)
+        return WindowsToFire(self.space, *columns)
 
     def listed(self) -> Iterator[Due]:
         """Yield them one by one."""
@@ -65,7 +65,7 @@ class WindowedQueries:
         places = {query.id: (i, n) for i, members in enumerate(split.values()) for n, query in enumerate(members)}
         self._space, self._place = np.array([places[q.id] for q in ordered], dtype=np.int64).reshape(-1, 2).T
 
-    def due(self, slices: Times, after: int, upto: int) -> Iterator[tuple[SpaceKey, DueWindows]]:
+    def due(self, slices: Times, after: int, upto: int) -> Iterator[tuple[SpaceKey, WindowsToFire]]:
         """Yield the windows that contain one of the slices, shape (slices, 2), and end in ``(after, upto]``."""
         windows = with_ends_in(list(self._number), after, upto)
         if not windows:
@@ -83,10 +83,13 @@ class WindowedQueries:
             in_space = np.flatnonzero(self._space[query] == number)
             if len(in_space):
                 reads_from = np.maximum(start[in_space], begin[in_space])
-                yield key, DueWindows(space, self._place[query[in_space]], start[in_space], end[in_space], reads_from)
+                yield (
+                    key,
+                    WindowsToFire(space, self._place[query[in_space]], start[in_space], end[in_space], reads_from),
+                )
 
 
-def due_by_space(due: Iterable[Due], predicates: Predicates) -> Iterator[tuple[SpaceKey, DueWindows]]:
+def due_by_space(due: Iterable[Due], predicates: Predicates) -> Iterator[tuple[SpaceKey, WindowsToFire]]:
     """Yield windows by the space of their query."""
     windows = list(due)
     queries = {window.query.id: window.query for window in windows}
@@ -94,7 +97,7 @@ def due_by_space(due: Iterable[Due], predicates: Predicates) -> Iterator[tuple[S
         place = {query.id: number for number, query in enumerate(members)}
         in_space = [window for window in windows if window.query.id in place]
         rows = [(place[window.query.id], window.start, window.end, window.reads_from) for window in in_space]
-        yield key, DueWindows(SpaceQueries(members, predicates), *np.array(rows, dtype=np.int64).T)
+        yield key, WindowsToFire(SpaceQueries(members, predicates), *np.array(rows, dtype=np.int64).T)
 
 
 def _pairs(first: Places, count: Places, windows: Places) -> tuple[Places, Places]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators import kernels
-from operators.aggregation.due import DueWindows
+from operators.aggregation.due import WindowsToFire
 from operators.aggregation.space_queries import Places
 from operators.arrays import Numbers
 from operators.state.bucket import Bucket
@@ -33,7 +33,7 @@ _MAX_ENTRIES, _MAX_ADDRESSES = 1 << 20, 1 << 18
 class DueSlices:
     """Where in the slices of buckets due windows begin and end; these are ordered by end, then by falling start."""
 
-    def __init__(self, buckets: Sequence[Bucket], due: DueWindows) -> None:
+    def __init__(self, buckets: Sequence[Bucket], due: WindowsToFire) -> None:
         ends, self._end = np.unique(due.end, return_inverse=True)
         starts, self._start = np.unique(due.reads_from, return_inverse=True)
         self.endings = _groups(self._end)

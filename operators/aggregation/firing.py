@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from operators.aggregation import alone_windows
-from operators.aggregation.due import Due, DueWindows, WindowedQueries, due_by_space
+from operators.aggregation.due import Due, WindowedQueries, WindowsToFire, due_by_space
 from operators.aggregation.due_slices import DueSlices
 from operators.aggregation.slice_tree import stretches
 from operators.aggregation.space_queries import Predicates
@@ -76,7 +76,7 @@ def fire(
 def _fire_alone(
     by_space: Mapping[SpaceKey, Sequence[Partials]],
     wide_by_space: Mapping[str, Mapping[SpaceKey, Sequence[Partials]]],
-    due: DueWindows,
+    due: WindowsToFire,
     rows: FiredRows,
     counts: DistinctCounts,
 ) -> None:
@@ -97,7 +97,7 @@ def _query_runs(by_space: Mapping[SpaceKey, Sequence[Partials]]) -> list[QueryRu
     return [block for block in by_space.get(ALONE, ()) if isinstance(block, QueryRuns)]
 
 
-def _stretches_of(due: DueWindows, needs: Mapping[str, Bools]) -> alone_windows.Stretches:
+def _stretches_of(due: WindowsToFire, needs: Mapping[str, Bools]) -> alone_windows.Stretches:
     return alone_windows.Stretches(due.space.slots[due.query], due.reads_from, due.end, needs)
 
 
@@ -118,7 +118,7 @@ def _by_space(buckets: Sequence[Bucket]) -> dict[SpaceKey, list[Bucket]]:
 
 
 def _windows(
-    buckets: Sequence[Bucket], due: DueWindows, with_measures: bool, input_keys: InputKeys | None = None
+    buckets: Sequence[Bucket], due: WindowsToFire, with_measures: bool, input_keys: InputKeys | None = None
 ) -> Iterator[WindowContents]:
     """Add up the slices of the due windows of one cell space; without measures only count tuples.
 
@@ -170,7 +170,7 @@ def _windows(
 
 
 def _totals(
-    dtypes: Mapping[str, np.dtype[Any]], due: DueWindows, windows: slice, with_measures: bool, size: int
+    dtypes: Mapping[str, np.dtype[Any]], due: WindowsToFire, windows: slice, with_measures: bool, size: int
 ) -> dict[str, Numbers]:
     """Return so many neutral values of each component that some of the windows need."""
     measures = due.space.measures_among(due.query[windows]) if with_measures else ()

@@ -19,8 +19,8 @@ from operators.aggregation.shared_aggregation import (
     measures_of,
     sliding_window,
 )
-from operators.containment import contained
 from operators.expressions import Expression, columns_of
+from operators.failure_isolation import isolate_failures
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.operator import Arrived, ChunkOutput, Input
 from operators.placement import Placement
@@ -30,7 +30,7 @@ from operators.report import Chunk, Work
 from operators.state.bucket import Bucket
 from operators.state.entries import SlicedTuples
 from operators.state.query_runs import Partials
-from operators.windowing.slicing import Combs, cut_slices
+from operators.windowing.slicing import PeriodicEdges, cut_slices
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class SourceOperator:
         return Groups([space for space, _ in self.spaces])
 
     @cached_property
-    def combs(self) -> Combs:
+    def combs(self) -> PeriodicEdges:
         """Where the windows of its queries cut."""
-        return Combs.of({sliding_window(query) for query in self.queries})
+        return PeriodicEdges.of({sliding_window(query) for query in self.queries})
 
     def sliced(
         self,
@@ -147,7 +147,7 @@ class AggregationSource:
         """Add up a chunk for each operator."""
         for operator in self._operators:
             ids = [query.id for query in operator.queries]
-            with work.timed(operator.name), contained(ids, output.failures):
+            with work.timed(operator.name), isolate_failures(ids, output.failures):
                 sliced, buckets = self._add_up(operator, arrived)
                 work.saw(operator.name, Chunk(arrived.tuples.length, len(sliced.slices), sliced.keys.count))
                 output.buckets += buckets

@@ -10,8 +10,8 @@ import numpy as np
 
 from operators.aggregation.operator_queries import OperatorQueries
 from operators.aggregation.partition import merge_slices, needed_slices
-from operators.containment import contained
 from operators.event_times import EARLIEST
+from operators.failure_isolation import isolate_failures
 from operators.joins.matches.fire import fire_joins
 from operators.joins.matches.firing import JoinOperator, join_operators
 from operators.joins.matches.late_rows import JoinedRows
@@ -85,7 +85,7 @@ class JoinPartition:
             joined: JoinedRows | None = None
             with (
                 batch.work.timed(operator.operator),
-                contained((query.id for query in queries), batch.failures),
+                isolate_failures((query.id for query in queries), batch.failures),
             ):
                 formed, joined = fire_joins(
                     operator,

@@ -9,9 +9,9 @@ import numpy as np
 
 from operators.aggregation.shared_aggregation import aggregation_of, sliding_window
 from operators.aggregation.source import SourceOperator, spaces_of
-from operators.containment import contained
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of
+from operators.failure_isolation import isolate_failures
 from operators.joins.parts import Part, columns_for_rows, columns_to_spread_by, join_of, parts_over
 from operators.joins.shares import Share, shares_of
 from operators.live_queries import LiveQueries
@@ -105,14 +105,14 @@ class JoinSource:
         """Count a chunk by key for each operator, and index the tuples that some of them want."""
         wanted: list[Wanted] = []
         for operator in self._operators:
-            with work.timed(operator.counted.name), contained(operator.joins, output.failures):
+            with work.timed(operator.counted.name), isolate_failures(operator.joins, output.failures):
                 chunk, buckets, wanted_of_operator = self._process(operator, arrived)
                 work.saw(operator.counted.name, chunk)
                 output.buckets += buckets
                 wanted += wanted_of_operator
         if wanted:
             ids = [query for operator in self._operators if operator.columns for query in operator.joins]
-            with work.timed(self._index_name), contained(ids, output.failures):
+            with work.timed(self._index_name), isolate_failures(ids, output.failures):
                 output.joined = index_tuples(arrived.tuples, arrived.times, wanted)
 
     def _process(

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.containment import contained
 from operators.expressions import Expression, columns_of
+from operators.failure_isolation import isolate_failures
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.operator import Arrived, ChunkOutput, Input
 from operators.predicates import query_set
@@ -82,7 +82,7 @@ class SelectionSource:
     def process(self, arrived: Arrived, watermark: int | None, output: ChunkOutput, work: Work) -> None:
         """Add a block of the tuples that some query selects."""
         operator, ids = self.queries[0].operator, [query.id for query in self.queries]
-        with work.timed(operator), contained(ids, output.failures):
+        with work.timed(operator), isolate_failures(ids, output.failures):
             selected = self._select(arrived.tuples, arrived.times, arrived.cells, watermark)
             output.blocks += [] if selected is None else [selected]
 

@@ -27,8 +27,8 @@ import pyarrow as pa
 
 from operators import kernels
 from operators.arrays import Numbers
-from operators.containment import contained
 from operators.expressions import Expression
+from operators.failure_isolation import isolate_failures
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.query_parts import Measure
@@ -73,7 +73,7 @@ class EncodedMeasures:
         def encode(measure: Measure) -> Encoded:
             argument = argument_of(measure)
             failures: dict[str, str] = {}
-            with contained([str(argument)], failures):
+            with isolate_failures([str(argument)], failures):
                 return components.encode(measure, tuples.value(argument))
             tuples.failures.update(failures)
             return components.encode(measure, pa.nulls(tuples.length, argument.type.arrow))

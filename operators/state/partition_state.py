@@ -48,20 +48,20 @@ def digest_of(*parts: bytes) -> int:
 
 @dataclass
 class Head:
-    """What is alive: ``entries`` by batch number, each with its digest, and ``told`` entries by operator.
+    """What is alive: ``entries`` by batch number, each with its digest, and ``emitted`` entries by operator.
 
     ``garbage`` are (batch that dropped it, path).
     """
 
     entries: dict[int, int] = field(default_factory=dict)
     garbage: list[tuple[int, str]] = field(default_factory=list)
-    told: dict[str, int] = field(default_factory=dict)
+    emitted: dict[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return the head as it is stored."""
-        told = {"told": self.told} if self.told else {}
+        emitted = {"emitted": self.emitted} if self.emitted else {}
         entries = {"entries": list(self.entries), "digests": list(self.entries.values())}
-        return orjson.dumps({**entries, "garbage": self.garbage, **told})
+        return orjson.dumps({**entries, "garbage": self.garbage, **emitted})
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Head:
@@ -72,7 +72,7 @@ class Head:
         batches = value["entries"]
         digests = value.get("digests", [0] * len(batches))  # older heads have none
         garbage = [(seq, path) for seq, path in value["garbage"]]
-        return cls(dict(zip(batches, digests, strict=True)), garbage, value.get("told", {}))
+        return cls(dict(zip(batches, digests, strict=True)), garbage, value.get("emitted", {}))
 
 
 def pack(payloads: Sequence[Payload]) -> bytes:

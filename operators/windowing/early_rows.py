@@ -1,9 +1,10 @@
 """Rows of windows that are not final yet: EMIT STREAM and EMIT AFTER DELAY (One SQL to Rule Them All, section 6.5).
 
 A *group* is a window of a query with values of its keys. A partition remembers which row of each group of the open
-windows it told last. In each batch it compares that with what the groups hold now: the difference is what changed. A
-change is told at once, or a delay after the first change that was not told; until then it waits, with the newest
-values. A session that grows is another group, but takes over the delay: what it was and what it is are told together.
+windows it emitted last. In each batch it compares that with what the groups hold now: the difference is what changed. A
+change is emitted at once, or a delay after the first change that was not emitted; until then it waits, with the newest
+values. A session that grows is another group, but takes over the delay: what it was and what it is are emitted
+together.
 
 Tuples are only ever added to a group, so one whose number of tuples stayed the same has not changed. Whether a group
 did change is a matter of the aggregates that its query's outputs are computed from.
@@ -72,14 +73,14 @@ def combine_fired(parts: Sequence[Fired]) -> Fired:
 
 
 @dataclass(frozen=True)
-class Told:
+class Emitted:
     """What a partition remembers of the early rows of one operator.
 
-    ``shown`` has a row for each group of an open window that was ever told: ``_slot``, ``_epoch`` (of the query's
-    creation, for slots are used again), window, keys, the aggregates told last, ``_there`` (false once it was
-    retracted) and ``_ver``, how many rows of it were told. ``waiting`` has the groups with a change that was not told,
-    as they are now: instead of ``_ver`` it has ``_since``, the processing time (µs) of the first such change, and
-    ``_newest``, the greatest event time behind it. A window that is final stays here while it waits.
+    ``shown`` has a row for each group of an open window that was ever emitted: ``_slot``, ``_epoch`` (of the query's
+    creation, for slots are used again), window, keys, the aggregates emitted last, ``_there`` (false once it was
+    retracted) and ``_ver``, how many rows of it were emitted. ``waiting`` has the groups with a change that was not
+    emitted, as they are now: instead of ``_ver`` it has ``_since``, the processing time (µs) of the first such change,
+    and ``_newest``, the greatest event time behind it. A window that is final stays here while it waits.
     """
 
     shown: pa.Table | None = None
@@ -100,7 +101,7 @@ class Told:
         return sink.getvalue().to_pybytes()
 
     @classmethod
-    def deserialize(cls, data: bytes | pa.Buffer) -> Told:
+    def deserialize(cls, data: bytes | pa.Buffer) -> Emitted:
         """Read what :meth:`serialize` wrote."""
         source = pa.BufferReader(data)
         return cls(*(pa.ipc.open_stream(source).read_all() for _ in range(2)))
@@ -124,7 +125,7 @@ class Revision:
     """What comes of a batch: rows, what to remember, whether that changed, and when a delay runs out next (µs)."""
 
     rows: Fired | None
-    told: Told
+    emitted: Emitted
     is_new: bool
     due_us: int | None
 
@@ -167,23 +168,23 @@ class _QueriesBySlot:
 
 
 def revise(
-    told: Told,
+    emitted: Emitted,
     current: Current | None,
     queries: Sequence[LiveQuery],
     before: int | None,
     after: int | None,
     now_us: int,
 ) -> Revision:
-    """Compare what groups hold now with what was told of them, and tell what is due.
+    """Compare what groups hold now with what was emitted of them, and emit what is due.
 
     ``queries`` are the early ones of one operator; ``before`` and ``after`` are the watermarks around the batch, and
     ``now_us`` is its processing time. Groups that ``current`` does not cover are as they were.
     """
     fired = None if current is None else current.fired
-    if not queries or (told.is_empty and fired is None):
-        return Revision(None, Told(), not told.is_empty, None)
+    if not queries or (emitted.is_empty and fired is None):
+        return Revision(None, Emitted(), not emitted.is_empty, None)
     by_slot = _QueriesBySlot(queries)
-    groups = _Groups(told, fired, by_slot, key_names(len(aggregation_of(queries[0]).keys)))
+    groups = _Groups(emitted, fired, by_slot, key_names(len(aggregation_of(queries[0]).keys)))
     slot, start, end = (_numbers(groups.table, name) for name in (SLOT, WINDOW_START, WINDOW_END))
     at = by_slot.place(slot)
 
@@ -212,7 +213,7 @@ def revise(
         (slot, start, end), newest, now_us,
     )  # fmt: skip
     epoch = by_slot.epoch[at]
-    told_now = Told(
+    emitted_now = Emitted(
         groups.table_of(
             is_kept,
             np.where(due, row, groups.told_row),
@@ -228,7 +229,7 @@ def revise(
         or (waits & changed).any()
     )
     due_us = int((since + by_slot.delay[at])[waits].min()) if waits.any() else None
-    return Revision(rows, told_now, is_new, due_us)
+    return Revision(rows, emitted_now, is_new, due_us)
 
 
 def _covered(current: Current | None, slot: Numbers, end: Numbers) -> Bools:
@@ -252,20 +253,20 @@ def _newest(fired: Fired | None, slot: Numbers) -> Numbers:
 
 @dataclass
 class _Groups:
-    """All groups that were told, wait, or are there now, and where their rows are.
+    """All groups that were emitted, wait, or are there now, and where their rows are.
 
-    ``table`` has slot, window and keys of each. ``_values`` has the aggregates of all rows: those told, those that
+    ``table`` has slot, window and keys of each. ``_values`` has the aggregates of all rows: those emitted, those that
     wait, those that are there now. Rows are numbers into it, -1 for none.
     """
 
-    told: Told
+    emitted: Emitted
     fired: Fired | None
     by_slot: _QueriesBySlot
     keys: list[str]
     table: pa.Table = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = [self.told.shown, self.told.waiting, None if self.fired is None else self.fired.table]
+        parts = [self.emitted.shown, self.emitted.waiting, None if self.fired is None else self.fired.table]
         template = next(part for part in reversed(parts) if part is not None)
         tables = [template.slice(0, 0) if part is None else part for part in parts]
         alive = [self.by_slot.alive(table) if table.num_rows and i < 2 else table for i, table in enumerate(tables)]
@@ -346,7 +347,7 @@ class _Groups:
         newest: Numbers,
         now_us: int,
     ) -> Fired | None:
-        """Return the rows to tell; ``kinds`` are retractions and insertions: which groups, their rows and versions."""
+        """Return the rows to emit; ``kinds`` are retractions and insertions: which groups, their rows and versions."""
         parts = [np.flatnonzero(is_chosen) for is_chosen, _, _ in kinds]
         at = np.concatenate(parts)
         if not len(at):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.aggregation.alone_windows import WindowTotals
-from operators.aggregation.due import Due, DueWindows
+from operators.aggregation.due import Due, WindowsToFire
 from operators.arrays import Numbers
 from operators.live_queries import LiveQuery
 from operators.predicates.query_set import Bools
@@ -87,7 +87,7 @@ class WindowContents:
     of the keys from ``first_key`` on; ``newest`` is the greatest event time in the slices of each window.
     """
 
-    due: DueWindows
+    due: WindowsToFire
     runs: CellRuns
     totals: Reductions
     keys: pa.Table
@@ -123,7 +123,7 @@ class DistinctCounts:
             present = np.flatnonzero(counts) + contents.first_key
             self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((contents.keys, present))
 
-    def add_totals(self, argument: str, due: DueWindows, totals: WindowTotals) -> None:
+    def add_totals(self, argument: str, due: WindowsToFire, totals: WindowTotals) -> None:
         """Note which keys and values windows of queries that are added up alone have."""
         ends = np.cumsum(totals.lengths)
         for window, begin, end in zip(due.listed(), (ends - totals.lengths).tolist(), ends.tolist(), strict=True):
@@ -167,7 +167,7 @@ def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
 class _Part:
     """Rows of several windows with the same measures: ``lengths`` of them each, one window's after the other's."""
 
-    due: DueWindows
+    due: WindowsToFire
     lengths: Places
     values: pa.Table
     newest: Places
@@ -195,7 +195,7 @@ class FiredRows:
             if part.lengths.any():
                 self._by_measures.setdefault(tuple(measure.name for measure in measures), []).append(part)
 
-    def add_totals(self, due: DueWindows, totals: WindowTotals, distinct: DistinctCounts) -> None:
+    def add_totals(self, due: WindowsToFire, totals: WindowTotals, distinct: DistinctCounts) -> None:
         """Take the rows of windows of queries that are added up alone, ordered by their measures."""
         lists = due.space.measures_of[due.query]
         ends = np.cumsum(totals.lengths)
@@ -267,7 +267,7 @@ def _part(contents: WindowContents, counts: Numbers, measures: tuple[Measure, ..
 
 
 def _distinct_of_rows(
-    argument: str, due: DueWindows, lengths: Places, key: Numbers, keys: pa.Table, distinct: DistinctCounts
+    argument: str, due: WindowsToFire, lengths: Places, key: Numbers, keys: pa.Table, distinct: DistinctCounts
 ) -> Places:
     """Return the number of distinct values in rows of windows, ``lengths`` each, given their keys."""
     ends = np.cumsum(lengths)

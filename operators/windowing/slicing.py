@@ -30,14 +30,14 @@ _LISTED_ALWAYS = 1000
 
 
 @dataclass(frozen=True)
-class Combs:
+class PeriodicEdges:
     """The edges of some windows: at ``phases[i] + k * slides[i]`` for all whole k and every comb i."""
 
     slides: Times
     phases: Times
 
     @classmethod
-    def of(cls, windows: Iterable[Window]) -> Combs:
+    def of(cls, windows: Iterable[Window]) -> PeriodicEdges:
         """Return the combs of the starts and ends of windows; if they are few, without those that others contain."""
         combs = set()
         for window in windows:
@@ -75,7 +75,7 @@ def _edges(first: Times, last: int, slides: Times, phases: Times) -> Times:
     return edges
 
 
-def cut_slices(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, Places]:
+def cut_slices(times: Times, combs: PeriodicEdges, cuts: Sequence[int]) -> tuple[Times, Places]:
     """Assign each time to its slice.
 
     ``cuts`` are further edges: the changelog times. Returns the edges of the slices that occur, shape (slices, 2),
@@ -97,7 +97,7 @@ def cut_slices(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, 
     return _slices_of_scattered(times, combs, cuts)
 
 
-def _edges_around(first: int, last: int, combs: Combs, cuts: Sequence[int]) -> Times:
+def _edges_around(first: int, last: int, combs: PeriodicEdges, cuts: Sequence[int]) -> Times:
     """Return all edges around ``[first, last]``, from one at or before ``first`` to one after ``last``."""
     low = max((c for c in cuts if c <= first), default=FIRST_EDGE)
     high = min((c for c in cuts if c > last), default=LAST_EDGE)
@@ -117,7 +117,7 @@ def _compact(index: Places, counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[
     return present, kernels.take(rank, index)
 
 
-def _slices_of_scattered(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, Places]:
+def _slices_of_scattered(times: Times, combs: PeriodicEdges, cuts: Sequence[int]) -> tuple[Times, Places]:
     """Do what :func:`cut_slices` does for few tuples far apart, without listing the edges between them."""
     start = np.full(len(times), FIRST_EDGE, dtype=np.int64)
     end = np.full(len(times), LAST_EDGE, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A deliverer: follows the batch log and the delivery log, and has couriers deliver what is new.
+"""A deliverer: follows the batch log and the delivery log, and has workers deliver what is new.
 
 Several can share the work (:mod:`router.delivery.share`).
 """
@@ -13,14 +13,14 @@ from collections import defaultdict
 from dataclasses import replace
 from functools import cached_property
 
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from router.batch_index import BatchIndex
-from router.delivery.courier import Courier
-from router.delivery.delivery import Delivery, News
+from router.delivery.delivery import Delivery, NewRows
 from router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
 from router.delivery.progress import Progress, part_of, read_progress, tell_alive, write_progress
 from router.delivery.refused_rows import RefusedRows
 from router.delivery.share import Share, holding
+from router.delivery.sink_worker import SinkWorker
 from router.result_reader import ResultReader
 from router.sinks.sink import DelivererIdentity
 from sources.core.confinement import Confinement
@@ -49,8 +49,8 @@ class Deliverer:
         self._reader = ResultReader(storage, BatchIndex(self._batches))
         self._refused = RefusedRows(storage)
         self._progress: dict[str, Progress] = {}
-        self._deliveries: dict[str, tuple[Delivery, Courier]] = {}
-        self._couriers: dict[str, Courier] = {}
+        self._deliveries: dict[str, tuple[Delivery, SinkWorker]] = {}
+        self._workers: dict[str, SinkWorker] = {}
         self._dropped: set[int] = set()
         self._has_begun = False
         self._quiet_due = 0.0
@@ -69,11 +69,11 @@ class Deliverer:
                     self.step()
             finally:
                 stopping.set()
-                for courier in self._couriers.values():
-                    courier.stop()
+                for worker in self._workers.values():
+                    worker.stop()
                 deadline = time.monotonic() + STOP_SECONDS
-                for courier in self._couriers.values():
-                    courier.join(deadline - time.monotonic())
+                for worker in self._workers.values():
+                    worker.join(deadline - time.monotonic())
                 saver.join()
                 self._save()
 
@@ -88,8 +88,8 @@ class Deliverer:
             self._take_batches()
         if time.monotonic() >= self._quiet_due:
             self._quiet_due = time.monotonic() + QUIET_SECONDS
-            for courier in self._couriers.values():
-                courier.rest_quietly()
+            for worker in self._workers.values():
+                worker.rest_quietly()
         if time.monotonic() >= self._trim_due:
             self._trim_due = time.monotonic() + TRIM_SECONDS
             self._refused.trim(self._share.parts, self._oldest_seq)
@@ -105,11 +105,11 @@ class Deliverer:
             elif self._deliveries[query.id][0].query is not query:
                 self._deliveries[query.id][1].update(query)
         for query_id in self._deliveries.keys() - queries.keys():
-            _, courier = self._deliveries.pop(query_id)
-            if courier.remove(query_id):
-                courier.stop()
-                self._couriers = {
-                    destination: other for destination, other in self._couriers.items() if other is not courier
+            _, worker = self._deliveries.pop(query_id)
+            if worker.remove(query_id):
+                worker.stop()
+                self._workers = {
+                    destination: other for destination, other in self._workers.items() if other is not worker
                 }
         for query_id in self._progress.keys() - queries.keys():  # also what was dropped while nobody followed
             del self._progress[query_id]
@@ -127,11 +127,13 @@ class Deliverer:
     def _begin(self, query: DeliveredQuery) -> None:
         delivery = Delivery(query, self._progress[query.id], self._reader.index.latest, self._refused)
         destination = query.sink.destination
-        if destination not in self._couriers:
-            self._couriers[destination] = Courier(query.sink.connector, self._identity, self._reader, self._oldest_seq)
-        courier = self._couriers[destination]
-        self._deliveries[query.id] = delivery, courier
-        courier.add(delivery)
+        if destination not in self._workers:
+            self._workers[destination] = SinkWorker(
+                query.sink.connector, self._identity, self._reader, self._oldest_seq
+            )
+        worker = self._workers[destination]
+        self._deliveries[query.id] = delivery, worker
+        worker.add(delivery)
 
     def _take_batches(self) -> None:
         index, epoch = self._reader.index, self._follower.deliveries.epoch
@@ -159,31 +161,31 @@ class Deliverer:
         return min(self._batches.numbers(), default=1)
 
     def _tell_rows(self, seq: int) -> None:
-        """Tell couriers that a batch is visible, and which queries have rows in it."""
+        """Tell workers that a batch is visible, and which queries have rows in it."""
         entry = self._reader.index.entry(seq)
         rows: dict[int, int] = defaultdict(int)
         for block in entry.blocks:
             for slot, count in zip(block.slots.tolist(), block.counts.tolist(), strict=True):
                 rows[slot] += count
-        news_by_courier: dict[Courier, dict[str, News]] = {courier: {} for courier in self._couriers.values()}
-        for query_id, (delivery, courier) in self._deliveries.items():
+        new_rows_by_worker: dict[SinkWorker, dict[str, NewRows]] = {worker: {} for worker in self._workers.values()}
+        for query_id, (delivery, worker) in self._deliveries.items():
             slot = delivery.query.slot_at(entry.epoch)
             if slot is not None and rows.get(slot):
-                news_by_courier[courier][query_id] = News(seq, rows[slot], entry.committed_us)
-        for courier, news in news_by_courier.items():
-            courier.see(seq, news)
+                new_rows_by_worker[worker][query_id] = NewRows(seq, rows[slot], entry.committed_us)
+        for worker, new_rows in new_rows_by_worker.items():
+            worker.see(seq, new_rows)
 
     def _tell_ends(self) -> None:
-        """Tell couriers of queries all of whose rows are visible."""
+        """Tell workers of queries all of whose rows are visible."""
         index = self._reader.index
         if not index.latest:
             return
         visible_epoch = index.entry(index.latest).epoch
-        for query_id, (delivery, courier) in self._deliveries.items():
+        for query_id, (delivery, worker) in self._deliveries.items():
             freed_epoch = delivery.query.deployments[-1].freed_epoch
             is_visible = freed_epoch is not None and freed_epoch <= visible_epoch
             if delivery.query.is_over and is_visible and not delivery.is_ending:
-                courier.end(query_id)
+                worker.end(query_id)
 
     def _save_all(self, stopping: threading.Event) -> None:
         while not stopping.wait(SAVE_SECONDS):
@@ -204,8 +206,8 @@ class Deliverer:
             part = part_of(query_id)
             if part in by_part:
                 if query_id in deliveries:
-                    delivery, courier = deliveries[query_id]
-                    by_part[part][query_id] = courier.progress_to_keep(delivery)
+                    delivery, worker = deliveries[query_id]
+                    by_part[part][query_id] = worker.progress_to_keep(delivery)
                 else:
                     by_part[part][query_id] = progress
         try:

@@ -5,8 +5,8 @@ the result log and has the sink write them. When that fails, the sink is given u
 that it knows, or else at the cursor that was kept. Rows that the place refuses for good are set aside
 (:mod:`router.delivery.refused_rows`), and the rest goes on.
 
-Its courier's thread calls :meth:`Delivery.deliver`, which reads and writes, without a lock. All else waits for no disk
-and is called under the lock of the courier: by the courier, by whoever follows the logs, and by whoever saves progress.
+Its worker's thread calls :meth:`Delivery.deliver`, which reads and writes, without a lock. All else waits for no disk
+and is called under the lock of the worker: by the worker, by whoever follows the logs, and by whoever saves progress.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OldestSeq = Callable[[], int]
 
 
 @dataclass(frozen=True)
-class News:
+class NewRows:
     """Rows of a query in batch ``seq``, which has become visible; when that was committed (µs)."""
 
     seq: int
@@ -88,7 +88,7 @@ class Delivery:
         self._last_seq = latest
         self._due = 0.0
         self._failures = 0
-        # of the courier's thread
+        # of the worker's thread
         self._sink: Sink | None = None
         self._opened_by: Destination | None = None
         self._cursor = ""
@@ -113,17 +113,17 @@ class Delivery:
         """What may be read now."""
         return Readable(self.query, self._latest, self.first_seq, self.is_ending)
 
-    def see(self, latest: int, news: News | None, now: float) -> None:
+    def see(self, latest: int, new_rows: NewRows | None, now: float) -> None:
         """Note that batches up to ``latest`` are visible, and the rows in the last one, if there are any."""
         self._latest = latest
-        if news is None:
+        if new_rows is None:
             return
-        self._rows += news.rows
-        self._last_seq = news.seq
+        self._rows += new_rows.rows
+        self._last_seq = new_rows.seq
         if self._first_seq is None:
-            self._first_seq = news.seq
+            self._first_seq = new_rows.seq
         if self.progress.waiting_since_us is None:
-            self.progress.waiting_since_us = news.committed_us
+            self.progress.waiting_since_us = new_rows.committed_us
             self.is_dirty = True
         if not self._failures:
             self._due = min(self._due, self._due_with(self._rows, now))
@@ -272,7 +272,7 @@ class Delivery:
         if oldest is not None and self.first_seq < oldest and self.first_seq <= self._last_seq:
             self._pass_over(oldest)
             return
-        if isinstance(problem, SinkDown):  # its courier rests
+        if isinstance(problem, SinkDown):  # its worker rests
             self._due = now
         else:
             self._due = now + rest_seconds(self._failures)

@@ -6,7 +6,7 @@ import os
 import threading
 from functools import partial
 
-from engine.job_files import read_partitions
+from engine.data_layout import read_partitions
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ANYONE, Quotas

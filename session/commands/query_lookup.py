@@ -15,7 +15,7 @@ from operators.queries import Query
 from router.deployment import Deployment
 from session.access.principal import ADMIN, ANYONE, Principal
 from session.log.archive import Archive
-from session.state.active import SlotChange
+from session.state.applied_epoch import SlotChange
 from session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
 from session.state.query_table import number_of
 from session.state.session_state import SessionState

@@ -29,7 +29,7 @@ def cut_changelog(
     ``groups`` and operators the new ``splits`` of their keys. Queries and operators that have left the plan are
     skipped, and operators whose keys may not be split now.
     """
-    waiting = state.waiting
+    waiting = state.pending
     created = [state.queries[query_id] for query_id in sorted(waiting.create, key=number_of)]
     deleted = [state.queries[query_id] for query_id in waiting.delete]
     undrained = [record.id for record in deleted if not record.drain]
@@ -100,7 +100,7 @@ def _split(state: SessionState, splits: Mapping[str, KeySplit], freed_ids: Set[s
 
 
 def _tables_refreshed(state: SessionState) -> list[TableState]:
-    return [t for t in state.catalog.tables() if t.definition.id in state.waiting.tables_refreshed]
+    return [t for t in state.catalog.tables() if t.definition.id in state.pending.tables_refreshed]
 
 
 def _slot(record: QueryRecord) -> int:
@@ -109,7 +109,7 @@ def _slot(record: QueryRecord) -> int:
 
 
 def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, splits: Sequence[Split]) -> str:
-    waiting, freed = state.waiting, len(state.waiting.free)
+    waiting, freed = state.pending, len(state.pending.free)
     tables = _tables_refreshed(state)
     parts = []
     if waiting.requests:

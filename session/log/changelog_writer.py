@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from engine.job_files import CHANGELOGS
+from engine.data_layout import CHANGELOGS
 from operators.joins.key_splits import KeySplit
 from session.log.changelog_cutter import cut_changelog
 from session.log.changelog_history import ChangelogHistory

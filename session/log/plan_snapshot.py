@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from engine.job_files import ACTIVATIONS, CHANGELOGS, PLANS
+from engine.data_layout import ACTIVATIONS, CHANGELOGS, PLANS
 from operators.live_queries import LiveQuery
 from session.log.archive import compact
 from session.state.session_state import SessionState

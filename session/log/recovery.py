@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.job_files import BATCHES, CHANGELOGS
+from engine.data_layout import BATCHES, CHANGELOGS
 from session.log.idempotency import Idempotency
 from session.log.journal import open_journal
 from session.log.snapshot import PATH

@@ -23,12 +23,12 @@ import orjson
 from operators.joins.key_splits import KeySplit
 from optimizer.plan import Plan
 from session.log.archive import Archive, Segment
-from session.state.active import Active, Inactive
+from session.state.applied_epoch import AppliedEpoch, UnappliedEpoch
 from session.state.catalog import StreamState, TableState
+from session.state.pending_changes import PendingChanges
 from session.state.query_record import PROGRESS, QueryRecord
 from session.state.session_state import SessionState
 from session.state.slots import SlotTable
-from session.state.waiting import Waiting
 from sources.core.checksums import crc32
 from sources.core.errors import CorruptData
 from sources.core.names import composed
@@ -135,7 +135,7 @@ class Snapshots:
             "streams": [stream.to_json() for stream in state.catalog.states()],
             "tables": [table.to_json() for table in state.catalog.tables()],
             "slots": state.slots.to_json(),
-            "waiting": state.waiting.to_json(),
+            "pending": state.pending.to_json(),
             "plan": {
                 "version": state.plan.version,
                 "streams": dict(state.plan.streams),
@@ -188,10 +188,10 @@ def _fill(state: SessionState, value: Mapping[str, Any], heads: Mapping[int, Map
         state.catalog.add(StreamState.from_json(stream))
     for table in value["tables"]:
         state.catalog.add_table(TableState.from_json(table))
-    state.waiting = Waiting.from_json(value["waiting"])
+    state.pending = PendingChanges.from_json(value["pending"])
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
-    state.active = Active(value["active"])
-    state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
+    state.active = AppliedEpoch(value["active"])
+    state.inactive = {epoch: UnappliedEpoch.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = {composed(name): query_id for name, query_id in value["names"].items()}
     segments = {query_id: segment for segment, segment_heads in heads.items() for query_id in segment_heads}
     for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in PROGRESS), strict=True):

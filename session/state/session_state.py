@@ -23,14 +23,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.job_files import PlannedBatch
+from engine.data_layout import PlannedBatch
 from operators.joins.key_splits import KeySplit
 from operators.queries import lookups_of
 from optimizer.plan import Plan
-from session.state.active import Active, ClocksOf, Inactive, SlotChange
+from session.state.applied_epoch import AppliedEpoch, ClocksOf, SlotChange, UnappliedEpoch
 from session.state.catalog import Catalog, StreamState, TableState
 from session.state.changelog import Changelog
 from session.state.drain import Draining
+from session.state.pending_changes import PendingChanges
 from session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
 from session.state.query_table import QueryTable, number_of
 from session.state.requests import (
@@ -48,7 +49,6 @@ from session.state.requests import (
     TableRefreshed,
 )
 from session.state.slots import SlotTable
-from session.state.waiting import Waiting
 from sources.core.errors import CorruptData
 
 
@@ -69,10 +69,10 @@ class SessionState:
         self.queries = QueryTable()
         self.slots = SlotTable()
         self.plan = Plan()
-        self.waiting = Waiting()
+        self.pending = PendingChanges()
         # what the data plane runs with at `active_epoch`; and for each epoch after it what will change
-        self.active = Active()
-        self.inactive: dict[int, Inactive] = {}
+        self.active = AppliedEpoch()
+        self.inactive: dict[int, UnappliedEpoch] = {}
         # the newest query of each full name, while it is in `queries`
         self.names: dict[str, str] = {}
         # derived: rebuilt from the above by `index`
@@ -116,20 +116,20 @@ class SessionState:
                 case StreamCreated(definition):
                     self.catalog.add(StreamState(definition))
                     self.next_stream = max(self.next_stream, number_of(definition.id) + 1)
-                    self.waiting.stream_created(definition, at_us)
+                    self.pending.stream_created(definition, at_us)
                 case StreamDropped(stream):
                     self.catalog.remove(stream)
-                    self.waiting.stream_dropped(stream, at_us)
+                    self.pending.stream_dropped(stream, at_us)
                 case TableCreated(table):
                     self.catalog.add_table(TableState(table))
                     self.next_table = max(self.next_table, number_of(table.id) + 1)
                 case TableDropped(table_id):
                     self.catalog.remove_table(table_id)
-                    self.waiting.table_dropped(table_id)
+                    self.pending.table_dropped(table_id)
                 case TableRefreshed(table_id, version):
                     if (refreshed := self.catalog.table_by_id(table_id)) is not None:
                         refreshed.refresh(version)
-                        self.waiting.table_refreshed(table_id, at_us)
+                        self.pending.table_refreshed(table_id, at_us)
                 case OutcomeRecorded():
                     pass  # kept by session.log.idempotency
         self.requests = number
@@ -144,7 +144,7 @@ class SessionState:
         if record.full_name is not None:
             self.names[record.full_name] = record.id
         self.catalog.count_users(record.query, 1)
-        self.waiting.created(record.id, at_us)
+        self.pending.created(record.id, at_us)
 
     def _delete(self, query_id: str, drain: bool, at_us: int) -> None:
         record = self.queries.find(query_id)
@@ -160,11 +160,11 @@ class SessionState:
         was_ending = record.is_ending
         self._move(record, record.delete, drain)
         if record.epoch is None:  # it waits for its creation, or was paused before it had any
-            self.waiting.cancelled(query_id)
+            self.pending.cancelled(query_id)
             self._retire(record, at_us)
             return
         if not was_ending:
-            self.waiting.deleted(query_id, at_us)
+            self.pending.deleted(query_id, at_us)
         elif not drain and not self.has_drained(record):
             self._stop_draining(record, at_us)
         if was_ending and self.has_drained(record):
@@ -181,7 +181,7 @@ class SessionState:
 
     def _stop_draining(self, record: QueryRecord, at_us: int) -> None:
         if record.deleted_epoch is not None and record.freed_epoch is None:
-            self.waiting.freed(record.id, at_us)
+            self.pending.freed(record.id, at_us)
 
     def _pause(self, query_id: str, at_us: int) -> None:
         record = self.queries.find(query_id)
@@ -190,9 +190,9 @@ class SessionState:
         was_ending = record.is_ending
         self._move(record, record.pause)
         if record.epoch is None:
-            self.waiting.cancelled(query_id)
+            self.pending.cancelled(query_id)
         elif not was_ending:  # else it was resumed, and the pause before goes on
-            self.waiting.deleted(query_id, at_us)
+            self.pending.deleted(query_id, at_us)
 
     def _resume(self, query_id: str, at_us: int) -> None:
         record = self.queries.find(query_id)
@@ -204,7 +204,7 @@ class SessionState:
 
     def _renew(self, record: QueryRecord, at_us: int) -> None:
         record.renew(at_us)
-        self.waiting.created(record.id, record.requested_us or at_us)
+        self.pending.created(record.id, record.requested_us or at_us)
 
     def _is_freed(self, record: QueryRecord) -> bool:
         """Whether a batch has freed the slot that a query had."""
@@ -221,7 +221,7 @@ class SessionState:
         epoch = changelog.epoch
         if epoch != self.epoch + 1:
             raise CorruptData(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
-        inactive = Inactive(changelog.change)
+        inactive = UnappliedEpoch(changelog.change)
         self.inactive[epoch] = inactive
         touched = inactive.touched
         for deleted in changelog.deleted:
@@ -255,7 +255,7 @@ class SessionState:
             raise CorruptData(
                 f"Epoch {epoch} must give plan version {changelog.plan_version}; got {self.plan.version}."
             )
-        self.waiting = Waiting()
+        self.pending = PendingChanges()
         self.epoch = epoch
 
     # batches
@@ -358,7 +358,7 @@ class SessionState:
         self.draining.remove(record)
         record.drained(seq)
         if record.freed_epoch is None:
-            self.waiting.freed(record.id, at_us)
+            self.pending.freed(record.id, at_us)
         if record.state == DRAINING:
             self._retire(record, at_us)
 
@@ -377,9 +377,9 @@ class SessionState:
             return
         self._finish(record)
         self._move(record, record.fail, error, at_us, seq)
-        self.waiting.failed(query_id)
+        self.pending.failed(query_id)
         if record.freed_epoch is None:
-            self.waiting.freed(query_id, at_us)
+            self.pending.freed(query_id, at_us)
 
     def _finish(self, record: QueryRecord) -> None:
         self.draining.remove(record)

@@ -53,7 +53,7 @@ class Deadlines:
 
     def changelog_due(self, state: SessionState, now_us: int) -> bool:
         """Whether a changelog must be cut: a batch is full, or the first request has waited long enough (4.3.1.1)."""
-        waiting = state.waiting
+        waiting = state.pending
         since_us = waiting.since_us
         if since_us is None:
             return False

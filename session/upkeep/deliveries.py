@@ -14,7 +14,7 @@ from router.delivery.progress import DELIVERING, DONE, RETRYING, Progress, part_
 from router.deployment import Deployment
 from router.sinks.connectors import read_sink
 from session.log.archive import Archive
-from session.state.active import SlotChange
+from session.state.applied_epoch import SlotChange
 from session.state.query_record import QueryRecord
 from session.state.query_table import number_of
 from session.state.session_state import SessionState
@@ -30,7 +30,7 @@ log = logging.getLogger("braid.session")
 
 
 @dataclass(frozen=True)
-class DeliveryNews:
+class DeliveryChanges:
     """What deliverers are to be told after a batch with ``epoch``.
 
     ``freed`` maps queries to the epochs that freed them. ``finished`` are queries that will not be deployed again,
@@ -69,7 +69,7 @@ class SinkDeliveries:
 
     def bring_up(self, state: SessionState) -> None:
         """Write what has changed since the log was written last; nobody else uses the state meanwhile."""
-        self._write(self._all_news(state), state)
+        self._write(self._all_changes(state), state)
         self._index_slots()
         self._call_for_deliverers()
 
@@ -79,7 +79,7 @@ class SinkDeliveries:
         What cannot be written now is told later: deliverers wait for it.
         """
         try:
-            self._write(self._news(changes, state), state)
+            self._write(self._changes(changes, state), state)
             if self._is_behind:
                 self._index_slots()
             self._is_behind = False
@@ -88,53 +88,53 @@ class SinkDeliveries:
                 log.exception("deliverers cannot be told of queries; it is tried again soon")
             self._is_behind = True
 
-    def _news(self, changes: Iterable[SlotChange], state: SessionState) -> DeliveryNews:
+    def _changes(self, slots: Iterable[SlotChange], state: SessionState) -> DeliveryChanges:
         if self._is_behind:
-            return self._all_news(state)
-        news = DeliveryNews(state.active_epoch)
-        for slot, holder in changes:
+            return self._all_changes(state)
+        changes = DeliveryChanges(state.active_epoch)
+        for slot, holder in slots:
             former_id = self._holders.pop(slot, None)
             if former_id is not None:
                 freed_epoch = state.queries[former_id].all_deployments[-1].freed_epoch
-                news.freed[former_id] = state.active_epoch if freed_epoch is None else freed_epoch
+                changes.freed[former_id] = state.active_epoch if freed_epoch is None else freed_epoch
                 self._paused.add(former_id)
             record = None if holder is None else state.queries.find(holder.id)
             query = None if record is None else _delivered(record, state.active_epoch)
             if query is not None:
-                news.new.append(query)
+                changes.new.append(query)
                 self._holders[slot] = query.id
                 self._paused.discard(query.id)
         for query_id in self._paused:
             record = state.queries.find(query_id)
             if record is None or record.is_finished:
-                news.finished.append(query_id)
-        self._paused.difference_update(news.finished)
-        return news
+                changes.finished.append(query_id)
+        self._paused.difference_update(changes.finished)
+        return changes
 
-    def _all_news(self, state: SessionState) -> DeliveryNews:
+    def _all_changes(self, state: SessionState) -> DeliveryChanges:
         """Return all that the delivery log lacks; looks at all queries."""
         told = self._writer.deliveries.queries
         queries = (_delivered(record, state.active_epoch) for record in state.queries.values())
         new = [query for query in queries if query is not None and told.get(query.id) != query]
         removed = [query.id for query in told.values() if not query.is_over and state.queries.find(query.id) is None]
-        return DeliveryNews(state.active_epoch, new, removed=removed)
+        return DeliveryChanges(state.active_epoch, new, removed=removed)
 
-    def _write(self, news: DeliveryNews, state: SessionState) -> None:
-        new, freed, finished = [*news.new], {**news.freed}, [*news.finished]
-        for query_id in news.removed:
+    def _write(self, changes: DeliveryChanges, state: SessionState) -> None:
+        new, freed, finished = [*changes.new], {**changes.freed}, [*changes.finished]
+        for query_id in changes.removed:
             record = self._archive.find(number_of(query_id))
-            query = None if record is None else _delivered(record, news.epoch)
+            query = None if record is None else _delivered(record, changes.epoch)
             if query is None:  # its retention has passed
-                freed[query_id] = news.epoch
+                freed[query_id] = changes.epoch
                 finished.append(query_id)
             else:
                 new.append(query)
         deliveries = self._writer.deliveries
         if not new and not deliveries.queries:
             return  # nobody has a sink: no file is written
-        if not new and not freed and not finished and deliveries.epoch >= news.epoch:
+        if not new and not freed and not finished and deliveries.epoch >= changes.epoch:
             return
-        self._writer.write(new, freed, news.epoch, finished)
+        self._writer.write(new, freed, changes.epoch, finished)
         if self._writer.whole_is_due:
             progress = read_progress(self._storage)
             forgotten = [

@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 import psutil
 
-from engine.job_files import DAMAGED, FAILING_FILE, HEARTBEAT, JOB_FILE, READY_FILE, read_damage
+from engine.data_layout import DAMAGED, FAILING_FILE, HEARTBEAT, JOB_FILE, READY_FILE, read_damage
 from engine.recovery.checkpoint import check_checkpoint
 from session.upkeep.supervisor import Supervisor, family_of, is_gone, kill_all, log
 from sources.core.storage import Storage

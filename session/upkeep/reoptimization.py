@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from engine.job_files import read_partitions
+from engine.data_layout import read_partitions
 from operators.joins.key_splits import KeySplit
 from optimizer.key_splitting import KeySplitting, NoSplits
 from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.job_files import read_partitions
+from engine.data_layout import read_partitions
 from engine.spark.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
 from engine.spark.masters import has_executors
 from optimizer.scaling import Decision, Load, Pool, Rules, decide

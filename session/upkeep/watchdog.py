@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from engine.job_files import BATCHES, read_heartbeat
+from engine.data_layout import BATCHES, read_heartbeat
 from engine.recovery.isolation_log import note_outlasted, pending_batch
 from session.upkeep.job_supervisor import JobSupervisor
 from sources.core.record_log import RecordLog

@@ -137,7 +137,7 @@ def answering(service: Service) -> Iterator[str]:
             wait_until(lambda: server.started, 10, "the server answers")
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            service.news.stop()
+            service.notifier.stop()
             server.should_exit = True
             thread.join()
 

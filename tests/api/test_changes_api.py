@@ -31,7 +31,7 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
 def changelog(rest: Rest) -> None:
     """Wait until all that was asked for is in a changelog."""
     state = rest.service.session._state
-    wait_until(lambda: not state.waiting.has_changes, 10, "a changelog is cut")
+    wait_until(lambda: not state.pending.has_changes, 10, "a changelog is cut")
 
 
 def step(rest: Rest, clock: float | None = None) -> None:

@@ -72,6 +72,6 @@ def test_planning_ends_when_the_service_stops(tmp_path: Path) -> None:
         waiting = threading.Thread(target=validate)
         waiting.start()
         wait_until(lambda: _is_planning(rest), 30, "it is planned")
-        rest.service.news.stop()
+        rest.service.notifier.stop()
         waiting.join(60)
     assert answers[0].status_code == 503

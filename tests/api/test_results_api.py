@@ -325,7 +325,7 @@ def test_stopping_lets_waiting_readers_go(rest: Rest) -> None:
         waiting = threading.Thread(target=lambda: answers.append(client.get(path).json()))
         waiting.start()
         wait_until(lambda: len(rest.service.session.lookup.page()["queries"]) == 1, 5, "it answers")
-        rest.service.news.stop()
+        rest.service.notifier.stop()
         waiting.join(10)
     assert answers[0]["rows"] == []
     assert rest.post("/queries", {"sql": ALL}, 503)["title"] == "Not ready"

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from engine.job_files import BATCHES, CHANGELOGS, PARTITIONS, PLANS
+from engine.data_layout import BATCHES, CHANGELOGS, PARTITIONS, PLANS
 from engine.recovery.checkpoint import OFFSETS
 from operators.state.partition_state import unpack
 from sources.core.record_log import RecordLog, file_number

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine.job_files import ACTIVATIONS, CHANGELOGS, PARTITIONS, PLANS, write_activation
+from engine.data_layout import ACTIVATIONS, CHANGELOGS, PARTITIONS, PLANS, write_activation
 from engine.partition_files import PartitionFiles
 from engine.planning.offsets import Offset
 from engine.recovery.checkpoint import COMMITS, OFFSETS, check_checkpoint

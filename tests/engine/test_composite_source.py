@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.composite_source import TUPLES_WORTH_A_TASK, CompositeReader
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from engine.planning.offsets import Offset
 from engine.planning.planner import WARM_UP_BATCHES
 from engine.sink import publish

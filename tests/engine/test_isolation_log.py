@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from engine.planning.offsets import Offset, PassedOver
 from engine.recovery.checkpoint import read_offset, rewrite_offset
 from engine.recovery.isolation_log import begin_attempt, note_outlasted, pending_batch

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine import job_main
-from engine.job_files import read_partitions
+from engine.data_layout import read_partitions
 from engine.job_main import Job
 from engine.pipeline import JobSettings, settle_partitions
 from sources.core.storage import Storage

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.job_files import CHANGELOGS, PLANS, write_activation
+from engine.data_layout import CHANGELOGS, PLANS, write_activation
 from engine.plan_log import PlanLog
 from engine.planning.offsets import Offset
 from operators.live_queries import LiveQueries

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.job_files import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
+from engine.data_layout import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
 from engine.planning.offsets import Offset
 from engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
 from operators.live_queries import LiveQueries

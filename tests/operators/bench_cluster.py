@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from engine.plan_log import PlanLog
 from engine.planning.batch_progress import progress_of
 from engine.planning.offsets import Offset

@@ -41,7 +41,7 @@ from operators.state.entries import EncodedMeasures, SlicedTuples
 from operators.state.query_runs import read_bucket
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
-from operators.windowing.slicing import Combs, cut_slices
+from operators.windowing.slicing import PeriodicEdges, cut_slices
 from operators.windows import Window
 from optimizer.grouping import Sampled, Workload, edges_of, group_queries, place_queries
 from sources.connectors.static_table import TableDefinition, TableVersion
@@ -228,7 +228,7 @@ def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
     of_groups = Groups(spaces)
     keys, measures = aggregation_of(queries[0]).keys, measures_of(queries)
     times = np.asarray(tuples.columns["time"].view(pa.int64()))
-    slices, slice_of = cut_slices(times, Combs.of({Window(SECOND, SECOND)}), [])
+    slices, slice_of = cut_slices(times, PeriodicEdges.of({Window(SECOND, SECOND)}), [])
 
     def run() -> int:
         cells = index.cells_of(tuples)

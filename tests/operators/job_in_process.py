@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.job_files import BATCHES, CHANGELOGS
+from engine.data_layout import BATCHES, CHANGELOGS
 from engine.partition_task import PartitionTasks
 from engine.plan_log import PlanLog
 from engine.planning.offsets import Offset

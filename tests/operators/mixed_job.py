@@ -15,7 +15,7 @@ from bench_driver.queues.datasets import TIME, find_dataset
 from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
 from bench_driver.queues.ring import Ring
 from bench_driver.workload import Workload
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from engine.plan_log import PlanLog
 from engine.planning.offsets import Offset
 from operators.lookup.lookup_join import version_path

@@ -24,8 +24,8 @@ from operators.predicates.analysis import Predicate, analyse
 from operators.queries import Aggregation, Query, Selection
 from operators.query_parts import AGGREGATION, COUNT_ALL, OP, PTIME, SELECTION, VER, Measure, Output
 from operators.selection.source import Selected
+from operators.state.batch_combiner import BatchCombiner
 from operators.state.bucket_store import put_bucket
-from operators.state.held_buckets import HeldBuckets
 from operators.state.partition_state import Payload
 from operators.state.query_runs import Partials
 from operators.stream_operators import StreamOperators
@@ -210,7 +210,7 @@ class Pipeline:
         payloads: list[list[Payload]] = [[], []]
         half = len(seen) // 2
         for part in (seen[:half], seen[half:]):
-            held = HeldBuckets()
+            held = BatchCombiner()
             for name in self.live.inputs(self.stream.id):
                 operators = StreamOperators(self.live, self.stream, 2, name=name)
                 output = operators.process(self._in_chunks(batch_of(part, self.stream.schema)), self.watermark)

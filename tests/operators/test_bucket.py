@@ -21,9 +21,9 @@ from operators.predicates.cells import LineCells, SetCells
 from operators.queries import Aggregation
 from operators.query_parts import COUNT_ALL, Measure
 from operators.state import dense_totals, entries, merging
+from operators.state.batch_combiner import BatchCombiner
 from operators.state.bucket import Bucket
 from operators.state.bucket_store import INLINE_BYTES, get_payload, put_bucket
-from operators.state.held_buckets import HeldBuckets
 from operators.state.merging import merge_buckets
 from operators.state.packed_sums import WithPacked
 from operators.stream_operators import StreamOperators
@@ -230,7 +230,7 @@ def test_buckets_are_full_where_most_cells_have_tuples_of_most_keys(values: int,
 
 def test_buckets_that_wait_travel_as_one() -> None:
     rng = random.Random(3)
-    live, held = queries(False), HeldBuckets()
+    live, held = queries(False), BatchCombiner()
     rows = random_rows(rng, 90)
     travelling = [
         each
@@ -257,7 +257,10 @@ def test_buckets_that_wait_travel_as_one() -> None:
     ],
 )
 def test_packed_sums_that_wait_are_added_up_as_they_are(last: dict[str, Any], times: int, packed: bool) -> None:
-    live, held = live_of(aggregation(compare(V, ">", 0), (K,), measures=(COUNT_ALL, Measure("sum", V)))), HeldBuckets()
+    live, held = (
+        live_of(aggregation(compare(V, ">", 0), (K,), measures=(COUNT_ALL, Measure("sum", V)))),
+        BatchCombiner(),
+    )
     # numbers below 2 ** 16 leave 8 bits for counts
     rows = [{"k": key, "v": value, "s": None, "t": 1} for key in (1, 2) for value in (0, 1, 60_000)] * times
     later, others = [row | {"t": 2} for row in rows], [row | last for row in rows]

@@ -98,7 +98,7 @@ def listing(folder: Path, emit: Emit) -> list[tuple[Any, ...]]:
         (EMIT_AFTER_WATERMARK, nexmark.FINAL_ROWS[-1][1]),
         (Emit(stream=True), nexmark.LISTING_13),
         (DELAYED, nexmark.LISTING_14),
-        # what the paper does not print: 8:00 is final at 8:16 with $5 of 8:15, 8:10 at 8:21 as it was told at 8:18
+        # what the paper does not print: 8:00 is final at 8:16 with $5 of 8:15, 8:10 at 8:21 as it was emitted at 8:18
         (replace(DELAYED, after_watermark=True), ((0, 4, "insert", 14, 0), (0, 4, "retract", 16, 1),
                                                   (0, 5, "insert", 16, 2), (10, 6, "insert", 18, 0))),
         (replace(DELAYED, stream=False), ((0, 4), (10, 6), (0, 5))),
@@ -140,7 +140,7 @@ class Model:
     """What one query must tell, group by group, by plain loops over all tuples of its life."""
 
     life: Lifetime
-    told: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
+    emitted: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     since: dict[tuple[Any, ...], int] = field(default_factory=dict)
     versions: dict[tuple[Any, ...], int] = field(default_factory=dict)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -179,11 +179,11 @@ class Model:
     def step(self, tuples: list[tuple[Row, int]], before: int | None, after: int | None, now: int) -> None:
         """Take note of what a batch makes the query tell."""
         emit, now_rows = self.life.query.emit, self.current(tuples)  # type: ignore[union-attr]
-        all_groups = [g for g in dict.fromkeys([*now_rows, *self.told, *self.since]) if not self.is_gone(g[1])]
+        all_groups = [g for g in dict.fromkeys([*now_rows, *self.emitted, *self.since]) if not self.is_gone(g[1])]
         family = {group: self.family(group, all_groups) for group in all_groups}
         since = {group: min(self.since.get(member, now) for member in family[group]) for group in all_groups}
         for group in all_groups:
-            row, was = now_rows.get(group), self.told.get(group)
+            row, was = now_rows.get(group), self.emitted.get(group)
             closes = after is not None and group[1] <= after and (before is None or group[1] > before)
             closed = after is not None and max(member[1] for member in family[group]) <= after
             if row == was:
@@ -208,9 +208,9 @@ class Model:
                 change = (operation, now, self.versions.get(group, 0))
                 self.versions[group] = change[2] + 1
             self.rows.append((*group, *values, *change))
-        self.told.pop(group, None)
+        self.emitted.pop(group, None)
         if row is not None:
-            self.told[group] = row
+            self.emitted[group] = row
 
 
 def groups(query: Aggregation, rows: list[Row]) -> Iterator[tuple[Any, ...]]:
@@ -277,9 +277,9 @@ def test_every_change_is_told_when_it_is_due(seed: int, tmp_path_factory: pytest
 
 
 def check_fold(query: Aggregation, model: Model, rows: list[tuple[Any, ...]], tuples: list[tuple[Row, int]]) -> None:
-    """The changelog of every change, folded, is what the groups hold now; that of others, what was told of them."""
+    """The changelog of every change, folded, is what the groups hold now; that of others, what was emitted of them."""
     table = folded(rows, len(query.outputs))
-    assert table == model.told
+    assert table == model.emitted
     if query.emit == EVERY_CHANGE and not model.life.deleted:
         assert table == model.current(tuples)
 
@@ -331,7 +331,7 @@ def test_a_batch_that_runs_again_leaves_the_same_bytes(
     rng, storage = random.Random(7), Storage(str(tmp_path))
     live = live_of(aggregation(emit=EVERY_CHANGE, shown=MEASURES), aggregation(emit=FORMS[-1], shown=MEASURES))
     worker, state, watermark = Partition(storage), MemoryState(), None
-    told = 0
+    emitted = 0
     for seq in range(1, 12):
         rows = [{"k": i, "v": rng.randint(0, 9), "s": "a", "t": 3 * seq + rng.randint(0, 9)} for i in range(4)]
         buckets = StreamOperators(live, STREAM, 1).process(batch_of(rows), watermark).buckets
@@ -343,11 +343,11 @@ def test_a_batch_that_runs_again_leaves_the_same_bytes(
             attempt = state.copy()
             attempts.append((changes_of(part.advance(*around, attempt, 10 * seq)), attempt))
         assert attempts[0][0] == attempts[1][0] == attempts[2][0]
-        told += len(attempts[0][0])
+        emitted += len(attempts[0][0])
         if inline:  # else files have new names
             assert attempts[0][1].data == attempts[1][1].data == attempts[2][1].data
         state = attempts[rng.randint(0, 2)][1]
-    assert told > 20
+    assert emitted > 20
 
 
 def run_delayed(folder: Path, *batches: list[int], emit: Emit, gap: int = 0) -> Pipeline:
@@ -434,7 +434,7 @@ def test_a_batch_without_news_writes_nothing(tmp_path: Path) -> None:
     before = [dict(state.data) for state in pipeline.states]
     pipeline.run([], now_us=10)
     assert [state.data for state in pipeline.states] == before
-    assert any(number < 0 for data in before for number in data if isinstance(number, int)), "something was told"
+    assert any(number < 0 for data in before for number in data if isinstance(number, int)), "something was emitted"
 
 
 def test_only_windows_that_tuples_came_to_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

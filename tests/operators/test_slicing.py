@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.windowing import slicing
-from operators.windowing.slicing import FIRST_EDGE, LAST_EDGE, Combs, NeededEdges, due_windows, is_needed, with_ends_in
+from operators.windowing.slicing import (
+    FIRST_EDGE,
+    LAST_EDGE,
+    NeededEdges,
+    PeriodicEdges,
+    due_windows,
+    is_needed,
+    with_ends_in,
+)
 from operators.windows import Window
 
 windows = st.lists(
@@ -24,7 +32,7 @@ far = st.lists(st.sampled_from([-(10**16), -7, 0, 3, 10**9, 10**16, 253402300799
 
 def cut_slices(at: Any, specs: list[Window], changes: list[int]) -> Any:
     """Cut the slices of some windows."""
-    return slicing.cut_slices(at, Combs.of(specs), changes)
+    return slicing.cut_slices(at, PeriodicEdges.of(specs), changes)
 
 
 def is_edge(time: int, specs: list[Window], changes: list[int]) -> bool:
@@ -51,7 +59,7 @@ def test_a_slice_lies_between_neighbouring_edges(at: list[int], specs: list[Wind
 def test_both_ways_of_cutting_agree(at: list[int], specs: list[Window], changes: list[int]) -> None:
     array = np.array(at, dtype=np.int64)
     slices, index = cut_slices(array, specs, changes)
-    scattered, scattered_index = slicing._slices_of_scattered(array, Combs.of(specs), changes)
+    scattered, scattered_index = slicing._slices_of_scattered(array, PeriodicEdges.of(specs), changes)
     assert slices.tolist() == scattered.tolist()
     assert index.tolist() == scattered_index.tolist()
 
@@ -74,7 +82,7 @@ def test_few_tuples_far_apart_take_no_memory_for_the_edges_between() -> None:
 
 
 def test_combs_that_another_has_all_edges_of_are_left_out() -> None:
-    combs = Combs.of([Window(10, 10), Window(60, 20), Window(20, 20, 5)])
+    combs = PeriodicEdges.of([Window(10, 10), Window(60, 20), Window(20, 20, 5)])
     assert (combs.slides.tolist(), combs.phases.tolist()) == ([10, 20], [0, 5])
 
 

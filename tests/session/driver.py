@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.job_files import PlannedBatch, write_planned
+from engine.data_layout import PlannedBatch, write_planned
 from operators.lookup.lookup_join import version_path
 from session.access.meters import Meters
 from session.access.principal import ANYONE, Quotas
@@ -243,8 +243,8 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "stream_bodies": [stream.describe() for stream in state.catalog.states()],
         "tables": [table.describe() for table in state.catalog.tables()],
         "slots": state.slots.to_json() | {"holders": [state.slots.holder(s) for s in range(state.slots.capacity)]},
-        "waiting": state.waiting.to_json(),
-        "since_us": state.waiting.since_us,
+        "pending": state.pending.to_json(),
+        "since_us": state.pending.since_us,
         "version": state.plan.version,
         "graph": state.plan.to_json(),
         "groups": state.plan.groups,
@@ -259,7 +259,7 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "inactive": {epoch: [i.to_json(), sorted(i.touched)] for epoch, i in state.inactive.items()},
     }
     for kind in ("create", "delete", "free"):
-        everything["waiting"][kind].sort()
+        everything["pending"][kind].sort()
     while everything["holders"] and everything["holders"][-1] is None:
         everything["holders"].pop()
     return orjson.loads(orjson.dumps(everything, option=orjson.OPT_NON_STR_KEYS))  # type: ignore[no-any-return]

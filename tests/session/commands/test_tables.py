@@ -155,7 +155,7 @@ def test_a_table_that_is_dropped_while_its_file_is_read_is_not_refreshed(
     with pytest.raises(UnknownObject, match="'packs' was just dropped"):
         refresh(packs, 2)
     assert packs.observed()["tables"] == []
-    assert packs.observed()["waiting"] == before["waiting"]
+    assert packs.observed()["pending"] == before["pending"]
 
 
 def test_rows_stay_while_a_command_with_them_is_on_its_way(packs: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.job_files import PLANNED, UNAVAILABLE
+from engine.data_layout import PLANNED, UNAVAILABLE
 from engine.spark.executors import REGISTERED, read_registered
 from operators.live_queries import LiveQueries
 from operators.lookup.lookup_join import version_path
@@ -205,7 +205,7 @@ def check_invariants(driver: Driver) -> None:
 def check_tables(driver: Driver) -> None:
     """Check that the rows of tables are kept, and which queries are to have."""
     state = driver.state
-    if state.waiting.tables_refreshed:
+    if state.pending.tables_refreshed:
         assert all(table.describe()["refreshing"] for table in state.catalog.tables())
     for query in state.queries.values():
         for lookup in lookups_of(query.query):
@@ -217,13 +217,13 @@ def check_tables(driver: Driver) -> None:
             if not query.is_finished:
                 assert driver.rows_in(planned.version) == driver.table_rows[query.id]
                 is_placed = query.epoch is not None and query.epoch <= state.active_epoch and not state._is_freed(query)
-                if is_placed and not state.waiting.tables_refreshed and not state.inactive:
+                if is_placed and not state.pending.tables_refreshed and not state.inactive:
                     assert active == planned
 
 
 def check_deployments(state: SessionState, query: QueryRecord) -> None:
     """Check where a query runs: what waits for a changelog, what has a slot, and when it saw tuples."""
-    waits = query.id in state.waiting.create
+    waits = query.id in state.pending.create
     assert waits == (query.state == PENDING and query.epoch is None), "who is to run waits for it once"
     if query.state == PENDING and query.epoch is not None and query.is_ending:
         assert not state._is_freed(query), "it is resumed as soon as it is freed"

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.job_files import PARTITIONS
+from engine.data_layout import PARTITIONS
 from engine.spark.executors import WANTED, Registered, read_most, read_wanted, write_registered
 from session.settings import Settings
 from session.upkeep.scaling import KEPT, NOT_DECIDED, Scaling

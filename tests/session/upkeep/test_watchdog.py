@@ -13,7 +13,7 @@ import orjson
 import psutil
 import pytest
 
-from engine.job_files import BATCHES, write_heartbeat
+from engine.data_layout import BATCHES, write_heartbeat
 from engine.recovery.isolation_log import OUTLASTED
 from session.upkeep.job_supervisor import JobSupervisor
 from session.upkeep.watchdog import START_SECONDS, WATCHED_SECONDS, Watchdog

@@ -1,10 +1,10 @@
-"""What a partition has told of windows that are not final: kept beside its buckets, in the same state and files.
+"""What a partition has emitted of windows that are not final: kept beside its buckets, in the same state and files.
 
 Invariants, like those of :mod:`operators.partition`:
 
 - An operator with early queries has at most one entry, written in the last batch in which it changed; the head of the
   partition names it. Entries have negative numbers, so that they never meet those of buckets; these are digests, so
-  that what another attempt at the batch told is another entry.
+  that what another attempt at the batch emitted is another entry.
 - What is in memory is a cache of that, brought up to the head before each batch.
 """
 
@@ -20,7 +20,7 @@ from operators.query_parts import COUNT_ALL, SESSIONS
 from operators.state.bucket_store import get_payload, put_payload
 from operators.state.partition_state import digest_of
 from operators.state.query_runs import Partials
-from operators.windowing.early_rows import Current, Revision, Told, revise
+from operators.windowing.early_rows import Current, Emitted, Revision, revise
 from operators.windowing.fired_rows import Fired
 from sources.core.storage import Storage
 
@@ -29,7 +29,7 @@ from sources.core.storage import Storage
 class _Entry:
     number: int
     path: str
-    told: Told
+    emitted: Emitted
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class StateChange:
     names: Mapping[str, int]
 
 
-class ToldLog:
+class EmissionLog:
     """The early rows of one partition, operator by operator."""
 
     def __init__(self, storage: Storage) -> None:
@@ -59,11 +59,11 @@ class ToldLog:
 
     def load(self, name: str, number: int, path: str, data: bytes) -> None:
         """Take an entry of the state into memory."""
-        self._entries[name] = _Entry(number, path, Told.deserialize(get_payload(self._storage, path, data)))
+        self._entries[name] = _Entry(number, path, Emitted.deserialize(get_payload(self._storage, path, data)))
 
     @property
     def operators(self) -> list[str]:
-        """The operators of which something was told."""
+        """The operators of which something was emitted."""
         return list(self._entries)
 
     @property
@@ -74,7 +74,7 @@ class ToldLog:
     @property
     def bytes(self) -> int:
         """The size of what is in memory."""
-        tables = [table for entry in self._entries.values() for table in (entry.told.shown, entry.told.waiting)]
+        tables = [table for entry in self._entries.values() for table in (entry.emitted.shown, entry.emitted.waiting)]
         return sum(table.nbytes for table in tables if table is not None)
 
     def counted(self, queries: Sequence[LiveQuery]) -> list[LiveQuery]:
@@ -98,9 +98,9 @@ class ToldLog:
         after: int | None,
         now_us: int,
     ) -> Fired | None:
-        """Return the early rows that an operator tells in this batch, see :mod:`operators.windowing.early_rows`."""
-        told = self._entries[name].told if name in self._entries else Told()
-        revision = self._revisions[name] = revise(told, current, queries, before, after, now_us)
+        """Return the early rows that an operator emits in this batch, see :mod:`operators.windowing.early_rows`."""
+        emitted = self._entries[name].emitted if name in self._entries else Emitted()
+        revision = self._revisions[name] = revise(emitted, current, queries, before, after, now_us)
         return revision.rows
 
     @property
@@ -119,11 +119,11 @@ class ToldLog:
             if old_entry is not None:
                 dropped.append(old_entry.number)
                 files += [old_entry.path] if old_entry.path else []
-            if not revision.told.is_empty:
-                path, data = put_payload(self._storage, seq, revision.told.serialize())
+            if not revision.emitted.is_empty:
+                path, data = put_payload(self._storage, seq, revision.emitted.serialize())
                 number = -digest_of(f"{seq} {name} {path}".encode(), data)
                 stored[number] = path, data
-                self._entries[name] = _Entry(number, path, revision.told)
+                self._entries[name] = _Entry(number, path, revision.emitted)
         return StateChange(stored, dropped, files, {name: entry.number for name, entry in self._entries.items()})
 
 

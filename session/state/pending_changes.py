@@ -7,7 +7,7 @@ from typing import Any
 from sources.core.schema import StreamDefinition
 
 
-class Waiting:
+class PendingChanges:
     """Queries to create, delete and free, streams to announce and drop, and tables to refresh, with their times (µs).
 
     Requests come in the order of their times; slots to free come from requests and batches, in any order.
@@ -102,7 +102,7 @@ class Waiting:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Waiting:
+    def from_json(cls, value: dict[str, Any]) -> PendingChanges:
         """Read what :meth:`to_json` wrote."""
         waiting = cls()
         waiting.create = dict(value["create"])

@@ -14,7 +14,7 @@ SlotChange = tuple[int, QueryRecord | None]
 """A slot, and the query that has it now, of which only what never changes may be read."""
 
 
-class Active(EpochState):
+class AppliedEpoch(EpochState):
     """The state of the epoch, and the query in each slot."""
 
     def __init__(self, value: Mapping[str, Any] | None = None) -> None:
@@ -53,7 +53,7 @@ class Active(EpochState):
 
 
 @dataclass
-class Inactive:
+class UnappliedEpoch:
     """What the changelog of an epoch changed that no batch has applied yet."""
 
     change: EpochChange
@@ -69,7 +69,7 @@ class Inactive:
         return [change.capacity, *streams, self.groups, list(change.splits), list(change.refreshed)]
 
     @classmethod
-    def from_json(cls, value: Sequence[Any]) -> Inactive:
+    def from_json(cls, value: Sequence[Any]) -> UnappliedEpoch:
         """Read what :meth:`to_json` wrote."""
         capacity, created, dropped, *more = value
         all_changes: list[Any] = [*more, *({}, [], [])[len(more) :]]  # older snapshots have fewer

@@ -19,7 +19,7 @@ from session.commands.writer import Started, Wake
 POLL_SECONDS = 1.0
 
 
-class News:
+class BatchNotifier:
     """Tells waiting coroutines that a batch was applied, or that the service is stopping."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A courier: what it does while and after a delivery fails."""
+"""A worker: what it does while and after a delivery fails."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.job_files import BATCHES
+from engine.data_layout import BATCHES
 from operators.expressions import Column
 from operators.queries import Selection
 from operators.query_parts import Output
 from router.batch_index import BatchIndex
-from router.delivery import courier, delivery
-from router.delivery.courier import Courier
+from router.delivery import delivery, worker
 from router.delivery.delivery import Delivery
 from router.delivery.delivery_log import DeliveredQuery
 from router.delivery.progress import DELIVERING, Progress
 from router.delivery.refused_rows import RefusedRows
+from router.delivery.sink_worker import SinkWorker
 from router.deployment import Deployment
 from router.page import Page
 from router.result_reader import ResultReader
@@ -52,13 +52,13 @@ class GoneOnce(ResultReader):
 
 @pytest.fixture(autouse=True)
 def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "BROKEN_REST_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "BROKEN_REST_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "FIRST_REST_SECONDS", 0.05)
 
 
 @contextmanager
-def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[Courier, Delivery]]:
-    """Run a courier with the delivery of a query that has two rows, in batch 1, into the folder ``rows``."""
+def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[SinkWorker, Delivery]]:
+    """Run a worker with the delivery of a query that has two rows, in batch 1, into the folder ``rows``."""
     storage = Storage(str(folder / "data"))
     batches = BatchWriter(storage)
     block = batches.selection("s-1", pa.table({"n": pa.array([1, 2], pa.int64())}), [{0}, {0}])
@@ -68,14 +68,14 @@ def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[Co
     selected = Selection("s-1", None, (Output("n", Column("n", BIGINT)),))
     query = DeliveredQuery("q-1", None, 1, selected, sink, (Deployment(0, 1, 1, {}),))
     reader = GoneOnce(storage, BatchIndex(RecordLog(storage, BATCHES), 1))
-    courier = Courier("file", DelivererIdentity("d"), reader, oldest_seq)
+    worker = SinkWorker("file", DelivererIdentity("d"), reader, oldest_seq)
     delivery = Delivery(query, Progress(), 1, RefusedRows(storage))
     try:
-        courier.add(delivery)
-        yield courier, delivery
+        worker.add(delivery)
+        yield worker, delivery
     finally:
-        courier.stop()
-        courier.join(SECONDS)
+        worker.stop()
+        worker.join(SECONDS)
 
 
 def rows_in(folder: Path) -> list[int]:
@@ -106,9 +106,9 @@ def test_nobody_waits_while_the_log_is_listed(tmp_path: Path) -> None:
         let.wait(SECONDS)
         return 1
 
-    with delivering(tmp_path, slow) as (courier, delivery):
+    with delivering(tmp_path, slow) as (worker, delivery):
         assert is_listing.wait(SECONDS)
-        thread = threading.Thread(target=courier.rest_quietly, daemon=True)
+        thread = threading.Thread(target=worker.rest_quietly, daemon=True)
         thread.start()
         thread.join(SECONDS / 4)
         hung = thread.is_alive()

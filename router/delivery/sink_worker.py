@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from router.delivery.delivery import Delivery, News, OldestSeq, Readable, rest_seconds
+from router.delivery.delivery import Delivery, NewRows, OldestSeq, Readable, rest_seconds
 from router.delivery.delivery_log import DeliveredQuery
 from router.delivery.progress import Progress
 from router.result_reader import ResultReader
@@ -25,7 +25,7 @@ BROKEN_REST_SECONDS = 1.0
 log = logging.getLogger("braid.delivery")
 
 
-class Courier:
+class SinkWorker:
     """The deliveries of one destination; :meth:`add` … :meth:`end` are called by whoever follows the logs."""
 
     def __init__(self, name: str, deliverer: DelivererIdentity, reader: ResultReader, oldest_seq: OldestSeq) -> None:
@@ -62,13 +62,13 @@ class Courier:
         with self._changed:
             self._deliveries[query.id].query = query
 
-    def see(self, latest: int, news: Mapping[str, News]) -> None:
+    def see(self, latest: int, new_rows: Mapping[str, NewRows]) -> None:
         """Note that batches up to ``latest`` are visible, and which queries have rows in the last one, by their ids."""
         with self._changed:
             now = time.monotonic()
             for query_id, delivery in self._deliveries.items():
                 due = delivery.due
-                delivery.see(latest, news.get(query_id), now)
+                delivery.see(latest, new_rows.get(query_id), now)
                 if delivery.due != due:
                     self._queue_up(delivery)
             self._changed.notify()

@@ -19,7 +19,7 @@ _NOT_CONTAINED = (MemoryError, OSError, BraidError)
 
 
 @contextmanager
-def contained(queries: Iterable[str], failures: MutableMapping[str, str]) -> Iterator[None]:
+def isolate_failures(queries: Iterable[str], failures: MutableMapping[str, str]) -> Iterator[None]:
     """Instead of raising an error, put its message into ``failures`` for each of ``queries``, which are ids."""
     if _observer is not None:
         queries = list(queries)

@@ -10,7 +10,7 @@ import pytest
 
 from operators.aggregation import partition as aggregation_partition
 from operators.aggregation.shared_aggregation import SharedAggregation
-from operators.containment import contained
+from operators.failure_isolation import isolate_failures
 from operators.queries import Query
 from operators.query_parts import COUNT_ALL, Measure
 from operators.state import components
@@ -28,7 +28,7 @@ def row(t: int) -> dict[str, Any]:
 
 def test_errors_of_queries_are_told() -> None:
     failures: dict[str, str] = {"c": "before"}
-    with contained(["a", "b"], failures):
+    with isolate_failures(["a", "b"], failures):
         raise pa.ArrowInvalid("too large")
     assert failures == {"a": "ArrowInvalid: too large", "b": "ArrowInvalid: too large", "c": "before"}
 
@@ -38,7 +38,7 @@ def test_errors_of_queries_are_told() -> None:
 )
 def test_errors_of_the_machine_are_not(problem: Exception) -> None:
     failures: dict[str, str] = {}
-    with pytest.raises(type(problem)), contained(["a"], failures):
+    with pytest.raises(type(problem)), isolate_failures(["a"], failures):
         raise problem
     assert not failures
 

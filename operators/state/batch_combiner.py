@@ -22,7 +22,7 @@ from operators.state.query_runs import Partials
 _MAX_BYTES = 1 << 27
 
 
-class HeldBuckets:
+class BatchCombiner:
     """Full buckets by what they can be added up with: operator, space and key group."""
 
     def __init__(self) -> None:
