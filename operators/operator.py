@@ -34,8 +34,8 @@ from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.space_key import SpaceKey
 from operators.query_parts import Measure
 from operators.report import Work
-from operators.state.entries import EncodedMeasures
 from operators.state.query_runs import Partials
+from operators.state.sliced_tuples import EncodedMeasures
 from operators.state.tuple_bucket import IndexedTuples, TupleBucket
 from operators.tuples import Tuples
 from operators.windowing.emission_log import EmissionLog

@@ -21,7 +21,7 @@ from operators.operator import Arrived, ChunkOutput, Input
 from operators.predicates.conditions import Conditions
 from operators.predicates.index import PredicateIndex
 from operators.report import Work, index_of
-from operators.state.entries import EncodedMeasures
+from operators.state.sliced_tuples import EncodedMeasures
 from operators.tuple_bytes import bytes_a_tuple
 from operators.tuples import Tuples
 from sources.core.schema import StreamDefinition

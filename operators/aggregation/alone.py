@@ -19,8 +19,8 @@ from operators.predicates.bitmaps import Bitmap
 from operators.predicates.conditions import Conditions
 from operators.predicates.index import PredicateIndex
 from operators.query_parts import Measure
-from operators.state.entries import SlicedTuples
 from operators.state.query_runs import QueryRuns
+from operators.state.sliced_tuples import SlicedTuples
 
 T = TypeVar("T", bound=Hashable)
 

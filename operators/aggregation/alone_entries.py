@@ -13,7 +13,7 @@ from operators.arrays import Numbers, Places
 from operators.predicates.query_set import Bools, Words
 from operators.query_parts import Measure
 from operators.state.components import COUNT_NAME, Component, Encoded, components_of, count_name
-from operators.state.entries import SlicedTuples
+from operators.state.sliced_tuples import SlicedTuples
 from operators.state.totals import add_up, empty, new_totals
 from operators.windows import Window
 

@@ -23,7 +23,8 @@ from operators.query_parts import Measure
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_DISTINCT, Encoded
 from operators.state.dense_totals import DenseTotals, Entries, FinerTotals
-from operators.state.entries import SlicedTuples, cell_by_cell, query_by_query, tuples_alone
+from operators.state.entries import cell_by_cell, query_by_query, tuples_alone
+from operators.state.sliced_tuples import SlicedTuples
 from operators.state.totals import argument_of
 from operators.windows import Window, sliding
 

@@ -28,8 +28,8 @@ from operators.predicates.cell_space import CellSpace, Groups, cell_spaces
 from operators.query_parts import AGGREGATION, Measure
 from operators.report import Chunk, Work
 from operators.state.bucket import Bucket
-from operators.state.entries import SlicedTuples
 from operators.state.query_runs import Partials
+from operators.state.sliced_tuples import SlicedTuples
 from operators.windowing.slicing import PeriodicEdges, cut_slices
 
 

@@ -33,9 +33,9 @@ from operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from operators.state import components
 from operators.state.bucket import Bucket
 from operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from operators.state.entries import SlicedTuples
 from operators.state.keys import encode_keys, key_columns, key_names
 from operators.state.merging import common_keys, common_ranks, component_names, numbers_of
+from operators.state.sliced_tuples import SlicedTuples
 from operators.state.totals import accumulate, empty, merge_into
 from operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
 from operators.windowing.window_rows import SLOT, WindowRows

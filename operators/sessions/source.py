@@ -7,7 +7,7 @@ from operators.operator import Arrived
 from operators.query_parts import SESSIONS
 from operators.sessions.sessions import fragments
 from operators.state.bucket import Bucket
-from operators.state.entries import SlicedTuples
+from operators.state.sliced_tuples import SlicedTuples
 
 
 class SessionSource(AggregationSource):

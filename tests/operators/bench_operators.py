@@ -37,8 +37,8 @@ from operators.predicates.index import PredicateIndex
 from operators.queries import Aggregation
 from operators.query_parts import AGGREGATION, Measure
 from operators.state.bucket import Bucket
-from operators.state.entries import EncodedMeasures, SlicedTuples
 from operators.state.query_runs import read_bucket
+from operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
 from operators.windowing.slicing import PeriodicEdges, cut_slices

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from operators.predicates.dimension import CellLookup
-from operators.state.entries import EncodedMeasures, SlicedTuples, _fullest
+from operators.state.entries import _fullest
 from operators.state.keys import encode_keys
+from operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
 from operators.tuples import Tuples
 
 TUPLES, CELLS, KEYS = 400_000, 200, 400
