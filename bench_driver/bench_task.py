@@ -17,7 +17,7 @@ from bench_driver.systems.system import System, UnsupportedError
 from bench_driver.workload import Workload
 
 if TYPE_CHECKING:
-    from bench_driver.measure.runner import RunSettings
+    from bench_driver.measure.run_settings import RunSettings
 
 PEERS = {
     "spark": ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own"),
@@ -173,7 +173,7 @@ def run_settings(options: Options) -> RunSettings:
 
     That is once the system has adapted to it.
     """
-    from bench_driver.measure.runner import RunSettings
+    from bench_driver.measure.run_settings import RunSettings
 
     settings = RunSettings(seed=options.seed, quick=options.quick)
     if options.seconds is not None:

@@ -7,103 +7,36 @@ latency at a little less than that ("90 %-workload", thesis 3.6.2.1): a saturate
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from bench_driver.measure import latency, steps, throughput
 from bench_driver.measure.result import Measured, Progress, series_of
-from bench_driver.measure.search import SearchPlan, StepResult, search
+from bench_driver.measure.run_settings import MIN_BATCHES, RunSettings, took_nearly_all
+from bench_driver.measure.search import StepResult, search
 from bench_driver.measure.steps import MACHINE, Clock
 from bench_driver.mixed_query import Query
 from bench_driver.queues.process import QueueProcess
 from bench_driver.systems.system import Deployment, System, SystemFailedError, UnsupportedError
 from bench_driver.workload import Workload
 
-QUICK_SECONDS = 6.0
-QUICK_STEPS = 2
 # while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
 DEPLOYING_SHARE = 0.05
 MAX_WHILE_DEPLOYING = 100_000
-# a figure is taken only from a step that holds so many of the system's batches after its warm-up; a step that holds
-# fewer goes on for as long again until it does, and is never longer than this
-MIN_BATCHES = 10
+# a step that holds fewer batches than a figure takes goes on for as long again until it does, and is never longer
 LONGEST_STEP_SECONDS = 300.0
 # a system warms up until it takes no more than so many times what it took before, for so long at most
 STILL_RISING = 1.1
 WARMING_SECONDS = 300.0
-# windows that end during the latency step, but no more than so many times the usual seconds for them
-WINDOWS_IN_STEP = 2.5
-MAX_LONGER = 2.0
 # readers have this share of a step, at least so many seconds, and as long as windows take to come, to get the rows that
 # were there when it ended
 READING_SHARE = 0.1
 MIN_READING_SECONDS = 2.0
 ADAPTING_SECONDS = 180.0
-# a step in which so much of what was offered was taken may just have been too short: it goes on, and is judged again
-NEARLY_ALL = 0.95
 # after a step that was too much, readers get so long at most to read what came of it
 CATCHING_UP_SECONDS = 180
 
 Tell = Callable[[Progress], None]
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How long and how exactly to measure: `seconds` a step, the first `warm_up_share` of which does not count.
-
-    A search begins no step after `search_seconds`: a system whose steps had to be made longer would take for ever.
-
-    Warming up goes on until the system takes no more than in the step before, as compilers do their work by and by.
-    With `adapts`, it goes on until the system has adapted to the rate, for `ADAPTING_SECONDS` at most; where
-    queries come and go all the time it never has.
-
-    Quick means steps of `QUICK_SECONDS`, however few batches they hold, and a search of `QUICK_STEPS`, the second of
-    which goes down further: enough to see that it runs, not to compare.
-    """
-
-    seconds: float = 30.0
-    warm_up_share: float = 0.25
-    most_steps: int = 9
-    refinements: int = 2
-    latency_load: float = 0.9
-    ready_seconds: float = 60.0
-    search_seconds: float = 480.0
-    seed: int = 1
-    quick: bool = False
-    adapts: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.seconds > 0 or not self.ready_seconds > 0:
-            raise ValueError(f"a step must last some seconds, got {self.seconds!r} and {self.ready_seconds!r}")
-        if not 0 <= self.warm_up_share < 1 or not 0 < self.latency_load <= 1:
-            raise ValueError(
-                "warm_up_share must be from 0 to less than 1 and latency_load more than 0 up to 1,"
-                f" got {self.warm_up_share!r} and {self.latency_load!r}"
-            )
-        if self.most_steps < 1 or self.refinements < 0:
-            raise ValueError(f"a search needs most_steps >= 1 and refinements >= 0, got {self!r}")
-
-    @property
-    def step_seconds(self) -> float:
-        """How long a step lasts."""
-        return min(self.seconds, QUICK_SECONDS) if self.quick else self.seconds
-
-    @property
-    def plan(self) -> SearchPlan:
-        """How the sustainable throughput is searched."""
-        if self.quick:
-            return SearchPlan(min(self.most_steps, QUICK_STEPS), refinements=0, below_taken=0.9)
-        return SearchPlan(self.most_steps, self.refinements)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as the report has them."""
-        return {
-            "seconds": self.step_seconds,
-            "warm_up_share": self.warm_up_share,
-            "most_steps": self.plan.most_steps,
-            "latency_load": self.latency_load,
-            "quick": self.quick,
-        }
 
 
 def measure(
@@ -218,7 +151,7 @@ class _Run:
             result = take_step()
             taken = result.pulled_per_second
             rises = not most or taken > STILL_RISING * most
-            keeps_up = self._rig.pulls_from_queues and taken >= NEARLY_ALL * result.rate
+            keeps_up = self._rig.pulls_from_queues and took_nearly_all(result)
             if is_adapted() and (keeps_up or not rises):
                 return result
             if self._rig.clock.now() > deadline:
@@ -240,11 +173,11 @@ class _Run:
             best, last = result.best, result.steps[-1]
         else:
             last = self._take_what_it_can()
-            best = last if last.sustained and self._is_measured(last) else None
+            best = last if last.sustained and settings.why_not_measured(last) is None else None
             self._note(steps=(*self._measured.steps, last))
         reported = best or last
-        if not self._is_measured(reported):
-            raise SystemFailedError(_too_few(reported))
+        if (reason := settings.why_not_measured(reported)) is not None:
+            raise SystemFailedError(reason)
         sustainable = reported.rate if best else reported.pulled_per_second
         if sustainable <= 0:
             raise SystemFailedError(f"{self._rig.system.name} took no tuples while it was measured; look at its log")
@@ -282,11 +215,11 @@ class _Run:
         run = steps.run_step(self._rig, [(self._step_seconds, rate)], self._settings.warm_up_share, teller)
         run = self._with_batches(run, teller)
         result = _judge(run, rate)
-        if run.logs and self._may_settle(result):
+        if run.logs and self._settings.may_settle(result):
             result = steps.judge(self._with_batches(steps.go_on(self._rig, run, teller), teller), rate)
         missing = self._rig.system.left_out()
-        if missing is None and not self._is_measured(result):
-            missing = _too_few(result)
+        if missing is None:
+            missing = self._settings.why_not_measured(result)
         if missing is None and result.sustained:
             reading_seconds = max(READING_SHARE * self._step_seconds, MIN_READING_SECONDS, self._longest_slide)
             missing = self._rig.system.missing(reading_seconds)
@@ -302,33 +235,19 @@ class _Run:
             run = steps.lengthen(self._rig, run, min(seconds, LONGEST_STEP_SECONDS - seconds), tell)
         return run
 
-    def _is_measured(self, result: StepResult) -> bool:
-        """Whether figures may be taken from a step."""
-        return self._settings.quick or result.batches >= MIN_BATCHES
-
-    def _may_settle(self, result: StepResult) -> bool:
-        """Whether a queue that grew in a step may do so no more in the next.
-
-        A batch reads what came during the one before it. Just below what a system can take, batches get longer for many
-        batches until they are as long as it takes to read what comes meanwhile, and so does the queue: transient
-        backpressure (definition 5).
-        """
-        took_nearly_all = result.pulled_per_second >= NEARLY_ALL * result.rate
-        return took_nearly_all and not result.sustained and not self._settings.quick
-
     def _look_at_latency(self, sustainable: float) -> None:
         """Note latencies and series at a little less than the sustainable throughput."""
         rate = max(1, int(sustainable * self._settings.latency_load))
         busy_before, began = self._rig.system.processor_seconds(), self._rig.clock.now()
-        run = self._run([(self._latency_seconds, rate)], "latency", rate)
+        run = self._run([(self._settings.latency_seconds(self._longest_slide), rate)], "latency", rate)
         run = self._with_batches(run, self._teller("latency", 1, rate))
         if busy_before is not None:
             busy_seconds = (self._rig.system.processor_seconds() or busy_before) - busy_before
             self._note(processor_cores=busy_seconds / (self._rig.clock.now() - began))
         result = _judge(run, rate)
         self._note(steps=(*self._measured.steps, result), series=series_of(run))
-        if not self._is_measured(result):
-            self._note(not_measured=f"latency {_too_few(result)}")
+        if (reason := self._settings.why_not_measured(result)) is not None:
+            self._note(not_measured=f"latency {reason}")
             return
         self._note(
             event_time_latency=latency.latency_quantiles(steps.event_time_latencies(run)),
@@ -371,13 +290,6 @@ class _Run:
         return max(1, min(int(self._workload.start_rate * DEPLOYING_SHARE), MAX_WHILE_DEPLOYING))
 
     @property
-    def _latency_seconds(self) -> float:
-        """Long enough for some windows to end, as far as that is in proportion."""
-        seconds = self._step_seconds
-        needed_seconds = WINDOWS_IN_STEP * self._longest_slide / (1 - self._settings.warm_up_share)
-        return min(max(seconds, needed_seconds), MAX_LONGER * seconds)
-
-    @property
     def _longest_slide(self) -> float:
         """How many seconds lie between two windows of a query at most."""
         return max(query.slide_ms for query in self._queries) / 1000
@@ -391,11 +303,3 @@ class _Run:
 
 def _judge(run: steps.StepRun, rate: int) -> StepResult:
     return steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
-
-
-def _too_few(result: StepResult) -> str:
-    """Return why no figure is taken from a step."""
-    return (
-        f"not measured: a step of {result.seconds:.0f} s held {result.batches} batches after its warm-up, and a figure"
-        f" takes {MIN_BATCHES}"
-    )

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bench_driver.measure import runner, steps
+from bench_driver.measure import run_settings, runner, steps
 from bench_driver.measure.result import Measured, Progress
-from bench_driver.measure.runner import RunSettings, measure
+from bench_driver.measure.run_settings import RunSettings
+from bench_driver.measure.runner import measure
 from bench_driver.measure.search import StepResult
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
 from bench_driver.systems.system import Output
@@ -300,7 +301,7 @@ def test_a_queue_that_goes_on_growing_is_not_sustained(
         return results[-1]
 
     monkeypatch.setattr(steps, "judge", judged)
-    monkeypatch.setattr(runner, "NEARLY_ALL", 0.5)
+    monkeypatch.setattr(run_settings, "NEARLY_ALL", 0.5)
     row = run(FakeSystem(SERVICE), queues, workload=replace(WORKLOAD, start_rate=300_000)).row()
     assert [(result.rate, result.sustained) for result in results[1:3]] == [(300_000, False)] * 2
     assert len(results) == 4, "and those of the warm-up and of the latency step"
@@ -318,28 +319,3 @@ def test_there_must_be_queries_and_a_queue_of_every_stream(queues: dict[str, Fak
     for given_queues, name in (({}, "a"), (queues, "queries")):
         with pytest.raises(ValueError, match=name):
             measure(FakeSystem(1), WORKLOAD, [] if given_queues else [QUERY], given_queues, SHORT, lambda _: None)
-
-
-def test_quick_means_short_steps_and_few() -> None:
-    quick = RunSettings(quick=True)
-    assert quick.step_seconds == 6.0
-    assert (quick.plan.most_steps, quick.plan.refinements) == (2, 0)
-    assert RunSettings(seconds=2.0, quick=True).step_seconds == 2.0
-    assert RunSettings().plan.most_steps == 9
-    assert quick.to_json()["quick"] is True
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"seconds": 0},
-        {"ready_seconds": -1},
-        {"warm_up_share": 1.0},
-        {"latency_load": 0},
-        {"latency_load": 1.1},
-        {"most_steps": 0},
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="got"):
-        RunSettings(**fields)
