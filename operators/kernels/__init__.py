@@ -5,13 +5,12 @@ Compiled code is cached on disk; :func:`warm_up` loads it before tuples come.
 
 from collections.abc import Callable
 
-from operators.kernels import accumulation, bits, boundaries, double_double, pairs, query_sets, rows
+from operators.kernels import accumulation, bits, boundaries, double_double, packing, pairs, query_sets, rows
 from operators.kernels.accumulation import (
     GREATEST,
     LEAST,
     SUM,
     add,
-    add_packed,
     add_runs,
     count,
     count_and_add,
@@ -20,16 +19,13 @@ from operators.kernels.accumulation import (
     least,
     merge_full,
     merge_looked_up,
-    merge_packed,
     occupied_per_group,
-    packed_totals,
     pick_group,
     place,
     place_looked_up,
     place_mapped,
     running_sums,
     set_looked_up,
-    unpack,
 )
 from operators.kernels.bits import (
     add_double_range,
@@ -57,6 +53,7 @@ from operators.kernels.boundaries import (
     count_texts,
     look_up,
 )
+from operators.kernels.packing import add_packed, merge_packed, packed_totals, unpack
 from operators.kernels.pairs import form_pairs, match_groups, pick_pairs
 from operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
 from operators.kernels.rows import (
@@ -151,7 +148,7 @@ __all__ = [
 
 
 WARM_UPS: tuple[Callable[[], None], ...] = tuple(
-    module.warm_up for module in (accumulation, rows, boundaries, bits, pairs, query_sets, double_double)
+    module.warm_up for module in (accumulation, packing, rows, boundaries, bits, pairs, query_sets, double_double)
 )
 """What loads or compiles the kernels of each module, those that take longest to compile first."""
 
