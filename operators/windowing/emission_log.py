@@ -20,7 +20,8 @@ from operators.query_parts import COUNT_ALL, SESSIONS
 from operators.state.bucket_store import get_payload, put_payload
 from operators.state.partition_state import digest_of
 from operators.state.query_runs import Partials
-from operators.windowing.early_rows import Current, Emitted, Revision, revise
+from operators.windowing.early_groups import Emitted
+from operators.windowing.early_rows import Current, Revision, revise
 from operators.windowing.fired_rows import Fired
 from sources.core.storage import Storage
 

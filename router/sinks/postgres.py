@@ -23,7 +23,7 @@ from psycopg import sql
 from operators.queries import Query
 from operators.query_parts import OP
 from operators.result_rows import schema_of
-from operators.windowing.early_rows import RETRACT
+from operators.windowing.early_groups import RETRACT
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject, key_columns
