@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from session.sql.lookups import NO_TABLES, KnownTables
+from session.sql.inputs import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
 from session.sql.shapes import ReadQuery, Shapes
 from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits

@@ -8,11 +8,9 @@ too.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from operators.evaluation import is_null_for_nulls
 from operators.expressions import Call, Column, Expression, all_of, columns_of
@@ -21,131 +19,25 @@ from operators.functions.sql_text import sql_text
 from operators.lookup.lookup_join import MAX_MATCHES, TableIndex
 from operators.lookup.lookups import Lookup
 from session.sql.expressions import Binder
+from session.sql.inputs import KnownTables, SelectInput, inputs_of
 from session.sql.join_scope import JoinScope
-from session.sql.scope import JoinedTable, Scope, check_descriptor, did_you_mean, listed
-from session.sql.statements import JoinedSource, Select, WindowedSource
+from session.sql.scope import JoinedTable, Scope
+from session.sql.statements import Select
 from session.sql.syntax import Node, conjuncts, walk
 from sources.connectors.static_table import TableVersion
 from sources.core.schema import StreamDefinition
 
 MAX_TABLES = 10
-_MAX_NAMES = 20
-_ALIAS = re.compile(r"\w+")
-
-
-class KnownTables(Protocol):
-    """The static tables that a SELECT can name."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of all tables."""
-
-    def find(self, name: str) -> TableVersion | None:
-        """Return a table as it is now, whatever the case of the name; None when there is none."""
-
-    def version_of(self, table: TableVersion) -> str:
-        """Return what lookups call the rows of a table that was found; see `Lookup.version`."""
-
-
-class _NoTables:
-    names: Sequence[str] = ()
-
-    def find(self, name: str) -> TableVersion | None:  # noqa: ARG002 - there is none
-        return None
-
-    def version_of(self, table: TableVersion) -> str:
-        return table.id
-
-
-NO_TABLES: KnownTables = _NoTables()
 
 
 def with_lookups(
     select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables
 ) -> tuple[Select, list[Scope]]:
     """Return a SELECT over its streams only, and what names mean in each of them; SqlNotAllowed says what is wrong."""
-    inputs = [
-        _Input(number, joined, _find(select, joined.source, catalog, tables))
-        for number, joined in enumerate((JoinedSource(select.source), *select.joins))
-    ]
-    for input_ in inputs:
-        input_.check(select)
-    for input_ in inputs:
-        if not _ALIAS.fullmatch(input_.alias):
-            raise select.sql.not_allowed(
-                f"The alias of an input must have letters, digits and '_' only; got {input_.alias!r}.", input_.source.at
-            )
+    inputs = inputs_of(select, catalog, tables)
     if not any(input_.is_table or input_.joined.using for input_ in inputs):
         return select, [Scope(select.sql, input_.source, input_.stream) for input_ in inputs]
     return _Lookups(select, inputs, tables).select_over_streams()
-
-
-def _find(
-    select: Select, source: WindowedSource, catalog: Mapping[str, StreamDefinition], tables: KnownTables
-) -> StreamDefinition | TableVersion:
-    definition = catalog.get(source.stream.lower()) or tables.find(source.stream)
-    if definition is not None:
-        return definition
-    names = sorted(d.name for d in catalog.values())
-    known = "there is none yet; declare it with CREATE STREAM"
-    if names:
-        known = f"there are {listed(names, _MAX_NAMES)}"
-    if tables.names:
-        known += f", and the tables {listed(sorted(tables.names), _MAX_NAMES)}"
-    hint = did_you_mean(source.stream, [*names, *tables.names])
-    raise select.sql.not_allowed(f"Stream {source.stream!r} does not exist; {known}.{hint}", source.at)
-
-
-@dataclass
-class _Input:
-    """One input in FROM.
-
-    ``host`` is the number of the stream that a table is looked up for, None while that is not known, and of a stream
-    its own number; ``matches`` is how many rows of tables a tuple of it can be joined with at most.
-    """
-
-    number: int
-    joined: JoinedSource
-    definition: StreamDefinition | TableVersion
-    host: int | None = field(init=False)
-    table: JoinedTable | None = None
-    matches: int = 1
-    lookups: list[Lookup] = field(default_factory=list)
-    tables: list[JoinedTable] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.host = None if self.is_table else self.number
-
-    @property
-    def is_table(self) -> bool:
-        return isinstance(self.definition, TableVersion)
-
-    @property
-    def source(self) -> WindowedSource:
-        return self.joined.source
-
-    @property
-    def stream(self) -> StreamDefinition:
-        assert isinstance(self.definition, StreamDefinition)
-        return self.definition
-
-    @property
-    def version(self) -> TableVersion:
-        assert isinstance(self.definition, TableVersion)
-        return self.definition
-
-    @property
-    def alias(self) -> str:
-        return self.source.alias or self.source.stream
-
-    def check(self, select: Select) -> None:
-        """Raise SqlNotAllowed for a window that does not fit."""
-        if not self.is_table:
-            check_descriptor(select.sql, self.source, self.stream)
-        elif self.source.window is not None:
-            raise select.sql.not_allowed(
-                f"{self.source.stream} is a static table, which has no time; remove its window.", self.source.window_at
-            )
 
 
 @dataclass(frozen=True)
@@ -160,7 +52,7 @@ class _Condition:
 class _Lookups:
     """Moves the tables of one SELECT to its streams."""
 
-    def __init__(self, select: Select, inputs: list[_Input], known_tables: KnownTables) -> None:
+    def __init__(self, select: Select, inputs: list[SelectInput], known_tables: KnownTables) -> None:
         self._select = select
         self._known_tables = known_tables
         self._inputs = inputs
@@ -219,7 +111,7 @@ class _Lookups:
             Scope(select.sql, s.source, s.stream, s.tables, s.lookups, self._merged[s.number]) for s in streams
         ]
 
-    def _spell_out_using(self, input_: _Input) -> None:
+    def _spell_out_using(self, input_: SelectInput) -> None:
         """Write USING as ON."""
         conditions = [] if input_.joined.on is None else [input_.joined.on]
         for name, at in input_.joined.using:
@@ -237,12 +129,12 @@ class _Lookups:
             self._merged[hidden.number].add(name.lower())
         input_.joined = replace(input_.joined, on=_and(conditions), using=())
 
-    def _has_column(self, input_: _Input, name: str) -> bool:
+    def _has_column(self, input_: SelectInput, name: str) -> bool:
         """Return whether an input has a column of this name that USING has not merged into another input's."""
         is_column = self._names.inputs[input_.number].find((name,)) is not None
         return is_column and name.lower() not in self._merged[input_.number]
 
-    def _move_on_to_where(self, input_: _Input) -> None:
+    def _move_on_to_where(self, input_: SelectInput) -> None:
         """Move the ON of an inner join to WHERE, where it means the same."""
         assert input_.joined.on is not None
         self._where += conjuncts(input_.joined.on)
@@ -250,7 +142,7 @@ class _Lookups:
 
     # from tables to lookups
 
-    def _place(self, table: _Input) -> bool:
+    def _place(self, table: SelectInput) -> bool:
         """Make a table a lookup of the first stream that it is compared with; return whether there is one."""
         left = table.joined.left
         on = [] if table.joined.on is None else list(conjuncts(table.joined.on))
@@ -282,7 +174,11 @@ class _Lookups:
         return True
 
     def _attach(
-        self, table: _Input, host: _Input, key_conditions: Iterable[_Condition], residual: Iterable[_Condition]
+        self,
+        table: SelectInput,
+        host: SelectInput,
+        key_conditions: Iterable[_Condition],
+        residual: Iterable[_Condition],
     ) -> None:
         definition = table.version.definition
         earlier_uses = Counter(t.name.partition("#")[0] for t in host.tables)[definition.name]
@@ -316,7 +212,7 @@ class _Lookups:
         host.lookups.append(lookup)
         host.tables.append(table.table)
 
-    def _refuse(self, table: _Input) -> None:
+    def _refuse(self, table: SelectInput) -> None:
         later = [e for e in self._inputs[table.number + 1 :] if e.joined.left and not e.is_table]
         if later:
             raise self._select.sql.not_allowed(
@@ -348,7 +244,7 @@ class _Lookups:
         numbers = (self._names.input_of(name) for name in columns_of(expression))
         return {number for number in numbers if number is not None}
 
-    def _host_of(self, table: _Input, condition: _Condition) -> int | None:
+    def _host_of(self, table: SelectInput, condition: _Condition) -> int | None:
         """Return the number of the stream that an equality compares a table with; None for another condition."""
         expression = condition.expression
         if not isinstance(expression, Call) or expression.function != "=":

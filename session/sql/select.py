@@ -11,8 +11,9 @@ from operators.query_parts import Measure
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, first_aggregate
 from session.sql.expressions import Binder
+from session.sql.inputs import NO_TABLES, KnownTables
 from session.sql.join import plan_join
-from session.sql.lookups import NO_TABLES, KnownTables, with_lookups
+from session.sql.lookups import with_lookups
 from session.sql.parser import parse_statement
 from session.sql.scope import Scope
 from session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from operators.expressions import Literal
 from operators.queries import Aggregation, Query, Selection
 from session.sql.expressions import Binder
-from session.sql.lookups import NO_TABLES, KnownTables
+from session.sql.inputs import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
 from session.sql.parsing.tokens import SqlText
 from session.sql.parsing.tree import TreeReader

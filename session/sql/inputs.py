@@ -1,0 +1,133 @@
+"""The inputs of a SELECT: which stream or static table each name in FROM stands for, and under which alias."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from operators.lookup.lookups import Lookup
+from session.sql.scope import JoinedTable, check_descriptor, did_you_mean, listed
+from session.sql.statements import JoinedSource, Select, WindowedSource
+from sources.connectors.static_table import TableVersion
+from sources.core.schema import StreamDefinition
+
+_MAX_NAMES = 20
+_ALIAS = re.compile(r"\w+")
+
+
+class KnownTables(Protocol):
+    """The static tables that a SELECT can name."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all tables."""
+
+    def find(self, name: str) -> TableVersion | None:
+        """Return a table as it is now, whatever the case of the name; None when there is none."""
+
+    def version_of(self, table: TableVersion) -> str:
+        """Return what lookups call the rows of a table that was found; see `Lookup.version`."""
+
+
+class _NoTables:
+    names: Sequence[str] = ()
+
+    def find(self, name: str) -> TableVersion | None:  # noqa: ARG002 - there is none
+        return None
+
+    def version_of(self, table: TableVersion) -> str:
+        return table.id
+
+
+NO_TABLES: KnownTables = _NoTables()
+
+
+@dataclass
+class SelectInput:
+    """One input in FROM.
+
+    ``host`` is the number of the stream that a table is looked up for, None while that is not known, and of a stream
+    its own number; ``matches`` is how many rows of tables a tuple of it can be joined with at most.
+    """
+
+    number: int
+    joined: JoinedSource
+    definition: StreamDefinition | TableVersion
+    host: int | None = field(init=False)
+    table: JoinedTable | None = None
+    matches: int = 1
+    lookups: list[Lookup] = field(default_factory=list)
+    tables: list[JoinedTable] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.host = None if self.is_table else self.number
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is a static table."""
+        return isinstance(self.definition, TableVersion)
+
+    @property
+    def source(self) -> WindowedSource:
+        """What stands in FROM."""
+        return self.joined.source
+
+    @property
+    def stream(self) -> StreamDefinition:
+        """Its stream; only if it is no table."""
+        assert isinstance(self.definition, StreamDefinition)
+        return self.definition
+
+    @property
+    def version(self) -> TableVersion:
+        """Its table; only if it is one."""
+        assert isinstance(self.definition, TableVersion)
+        return self.definition
+
+    @property
+    def alias(self) -> str:
+        """What the SELECT calls it."""
+        return self.source.alias or self.source.stream
+
+    def check_window(self, select: Select) -> None:
+        """Raise SqlNotAllowed for a window that does not fit."""
+        if not self.is_table:
+            check_descriptor(select.sql, self.source, self.stream)
+        elif self.source.window is not None:
+            raise select.sql.not_allowed(
+                f"{self.source.stream} is a static table, which has no time; remove its window.", self.source.window_at
+            )
+
+
+def inputs_of(select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables) -> list[SelectInput]:
+    """Return the inputs in the order of FROM; SqlNotAllowed for an unknown name, or what does not fit an input."""
+    inputs = [
+        SelectInput(number, joined, _find(select, joined.source, catalog, tables))
+        for number, joined in enumerate((JoinedSource(select.source), *select.joins))
+    ]
+    for input_ in inputs:
+        input_.check_window(select)
+    for input_ in inputs:
+        if not _ALIAS.fullmatch(input_.alias):
+            raise select.sql.not_allowed(
+                f"The alias of an input must have letters, digits and '_' only; got {input_.alias!r}.", input_.source.at
+            )
+    return inputs
+
+
+def _find(
+    select: Select, source: WindowedSource, catalog: Mapping[str, StreamDefinition], tables: KnownTables
+) -> StreamDefinition | TableVersion:
+    definition = catalog.get(source.stream.lower()) or tables.find(source.stream)
+    if definition is not None:
+        return definition
+    names = sorted(d.name for d in catalog.values())
+    known = "there is none yet; declare it with CREATE STREAM"
+    if names:
+        known = f"there are {listed(names, _MAX_NAMES)}"
+    if tables.names:
+        known += f", and the tables {listed(sorted(tables.names), _MAX_NAMES)}"
+    hint = did_you_mean(source.stream, [*names, *tables.names])
+    raise select.sql.not_allowed(f"Stream {source.stream!r} does not exist; {known}.{hint}", source.at)

@@ -1,0 +1,64 @@
+"""What the names in FROM stand for, and which of them are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from session.sql.inputs import NO_TABLES, SelectInput, inputs_of
+from session.sql.parser import parse_statement
+from session.sql.statements import Select
+from sources.core.errors import SqlNotAllowed
+from tests.session.sql.tables import CATALOG, Tables
+
+
+def select_of(sql: str) -> Select:
+    select = parse_statement(sql)
+    assert isinstance(select, Select)
+    return select
+
+
+def inputs(sql: str) -> list[SelectInput]:
+    return inputs_of(select_of(sql), CATALOG, Tables())
+
+
+def test_inputs_are_streams_and_tables_in_the_order_of_from() -> None:
+    purchases, packs, clicks = inputs(
+        "SELECT 1 AS one FROM purchases [RANGE 4 SECONDS] p JOIN PACKS k ON p.pack = k.pack,"
+        " clicks [RANGE 4 SECONDS] WHERE clicks.user_id = p.user_id"
+    )
+    assert (purchases.stream, purchases.alias, purchases.host) == (CATALOG["purchases"], "p", 0)
+    assert (packs.version, packs.alias, packs.host) == (Tables.versions["packs"], "k", None)
+    assert (clicks.stream, clicks.alias, clicks.host) == (CATALOG["clicks"], "clicks", 2)
+    assert [input_.is_table for input_ in (purchases, packs, clicks)] == [False, True, False]
+
+
+def test_without_tables_a_name_must_be_a_stream() -> None:
+    with pytest.raises(SqlNotAllowed, match="Stream 'packs' does not exist; there are clicks, purchases") as caught:
+        inputs_of(select_of("SELECT 1 AS one FROM packs"), CATALOG, NO_TABLES)
+    assert "tables" not in caught.value.detail
+    with pytest.raises(SqlNotAllowed, match="there is none yet; declare it with CREATE STREAM"):
+        inputs_of(select_of("SELECT 1 AS one FROM packs"), {}, NO_TABLES)
+
+
+@pytest.mark.parametrize(
+    ("marked", "message"),
+    [
+        ("SELECT price FROM purchases p JOIN packs ^[RANGE 4 SECONDS] k ON p.pack = k.pack", "which has no time"),
+        ("SELECT price FROM ^nothing", "and the tables brands, many, packs"),
+        ("SELECT price FROM ^pack", "Did you mean 'packs'?"),
+        ('SELECT price FROM ^purchases "a b"', "letters, digits and '_' only; got 'a b'"),
+        (
+            "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE purchases, DESCRIPTOR(^price), INTERVAL '1' SECOND))"
+            " GROUP BY window_start, window_end",
+            "DESCRIPTOR must name the event time column of purchases, 'time'; got 'price'",
+        ),
+    ],
+)
+def test_refusals_say_what_and_where(marked: str, message: str) -> None:
+    before, _, after = marked.partition("^")
+    with pytest.raises(SqlNotAllowed) as caught:
+        inputs(before + after)
+    assert message in caught.value.detail
+    position = caught.value.position
+    assert position is not None
+    assert position.column == len(before) + 1
