@@ -25,7 +25,6 @@ from optimizer.plan import Plan
 from session.log.archive import Archive, Segment
 from session.state.applied_epoch import AppliedEpoch, UnappliedEpoch
 from session.state.catalog import StreamState, TableState
-from session.state.pending_changes import PendingChanges
 from session.state.query_record import PROGRESS, QueryRecord
 from session.state.session_state import SessionState
 from session.state.slots import SlotTable
@@ -188,7 +187,7 @@ def _fill(state: SessionState, value: Mapping[str, Any], heads: Mapping[int, Map
         state.catalog.add(StreamState.from_json(stream))
     for table in value["tables"]:
         state.catalog.add_table(TableState.from_json(table))
-    state.pending = PendingChanges.from_json(value["pending"])
+    state.pending.fill(value["pending"])
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
     state.active = AppliedEpoch(value["active"])
     state.inactive = {epoch: UnappliedEpoch.from_json(inactive) for epoch, inactive in value["inactive"]}

@@ -90,6 +90,16 @@ class PendingChanges:
         """Forget that a static table is to be refreshed."""
         self.tables_refreshed.pop(table_id, None)
 
+    def clear(self) -> None:
+        """Let nothing wait: a changelog has it all."""
+        self.create.clear()
+        self.delete.clear()
+        self.free.clear()
+        self.streams_created.clear()
+        self.streams_dropped.clear()
+        self.tables_refreshed.clear()
+        self._first_free_us = None
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the snapshot."""
         return {
@@ -101,16 +111,14 @@ class PendingChanges:
             "tables_refreshed": list(self.tables_refreshed.items()),
         }
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> PendingChanges:
-        """Read what :meth:`to_json` wrote."""
-        waiting = cls()
-        waiting.create = dict(value["create"])
-        waiting.delete = dict(value["delete"])
+    def fill(self, value: dict[str, Any]) -> None:
+        """Have pending what :meth:`to_json` wrote."""
+        self.clear()
+        self.create.update(value["create"])
+        self.delete.update(value["delete"])
         for query_id, at_us in value["free"]:
-            waiting.freed(query_id, at_us)
-        streams = [(StreamDefinition.from_json(d), at_us) for d, at_us in value["streams_created"]]
-        waiting.streams_created = {d.id: (d, at_us) for d, at_us in streams}
-        waiting.streams_dropped = dict(value["streams_dropped"])
-        waiting.tables_refreshed = dict(value.get("tables_refreshed", ()))  # older snapshots have none
-        return waiting
+            self.freed(query_id, at_us)
+        for definition, at_us in value["streams_created"]:
+            self.stream_created(StreamDefinition.from_json(definition), at_us)
+        self.streams_dropped.update(value["streams_dropped"])
+        self.tables_refreshed.update(value["tables_refreshed"])

@@ -11,7 +11,7 @@ A query is PENDING until the first batch that has its epoch begins, DRAINING fro
 it has drained (or was deleted when there was nothing to drain). From an accepted pause on it is PAUSED: it drains in
 the same way, and then it has no slot. Resumed, it waits until it has drained, and begins a new *deployment*, with a
 slot and an epoch; ``deployments`` has the earlier ones. It may become FAILED whenever it has a slot. Only
-:mod:`session.state.session_state` calls the methods that change a record.
+:mod:`session.state.session_state` and :mod:`session.state.lifecycle` call the methods that change a record.
 """
 
 from __future__ import annotations
@@ -132,6 +132,10 @@ class QueryRecord:
         if self.deployed_us is None:
             return None
         return self.deployed_us - (self.created_us if self.requested_us is None else self.requested_us)
+
+    def is_freed(self, active_epoch: int) -> bool:
+        """Whether a batch up to the epoch has freed the slot that it had."""
+        return self.freed_epoch is not None and self.freed_epoch <= active_epoch
 
     def place(self, slot: int, epoch: int, is_alone: bool) -> None:
         """Give it a slot: the changelog ``epoch`` creates it, to be evaluated alone or with others."""

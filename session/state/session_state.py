@@ -3,8 +3,9 @@
 Requests say what was asked, changelogs what was decided, batch records what has happened. :meth:`apply_requests`,
 :meth:`apply_changelog` and :meth:`apply_batch` are where the state changes, live and at a replay alike; none of them
 looks at a clock, a disk or a thread. So a restart, which replays the logs from a snapshot, arrives at the same state.
-Besides, :meth:`deploy_planned` applies early what the record of a batch is going to say, :meth:`remove` forgets settled
-queries, and ids are given ahead of the requests that use them.
+What follows from them for a single query, :mod:`session.state.lifecycle` says. Besides, :meth:`deploy_planned` applies
+early what the record of a batch is going to say, :meth:`remove` forgets settled queries, and ids are given ahead of the
+requests that use them.
 
 Invariants:
 
@@ -20,7 +21,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.data_layout import PlannedBatch
@@ -31,8 +32,9 @@ from session.state.applied_epoch import AppliedEpoch, ClocksOf, SlotChange, Unap
 from session.state.catalog import Catalog, StreamState, TableState
 from session.state.changelog import Changelog
 from session.state.drain import Draining
+from session.state.lifecycle import QueryLifecycle
 from session.state.pending_changes import PendingChanges
-from session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
+from session.state.query_record import PENDING, QueryRecord, Times
 from session.state.query_table import QueryTable, number_of
 from session.state.requests import (
     OutcomeRecorded,
@@ -77,6 +79,7 @@ class SessionState:
         self.names: dict[str, str] = {}
         # derived: rebuilt from the above by `index`
         self.draining = Draining()
+        self.lifecycle = QueryLifecycle(self.catalog, self.queries, self.pending, self.draining)
 
     def new_query_ids(self, count: int) -> list[str]:
         """Return ids that no query ever had, for a request to come."""
@@ -105,14 +108,16 @@ class SessionState:
                         self._accept(record, at_us)
                 case QueriesDeleted():
                     for query_id in request.ids:
-                        self._delete(query_id, request.drain, at_us)
+                        self.queries_deleted += self.lifecycle.delete(query_id, request.drain, at_us)
                 case QueryReplaced():
                     self._accept(request.query, at_us)
-                    self._replace(request.replaced, request.query.id, request.drain, at_us)
+                    self.queries_deleted += self.lifecycle.replace(
+                        request.replaced, request.query.id, request.drain, at_us
+                    )
                 case QueryPaused(query_id):
-                    self._pause(query_id, at_us)
+                    self.lifecycle.pause(query_id, at_us)
                 case QueryResumed(query_id):
-                    self._resume(query_id, at_us)
+                    self.lifecycle.resume(query_id, at_us, self.active_epoch)
                 case StreamCreated(definition):
                     self.catalog.add(StreamState(definition))
                     self.next_stream = max(self.next_stream, number_of(definition.id) + 1)
@@ -145,74 +150,6 @@ class SessionState:
             self.names[record.full_name] = record.id
         self.catalog.count_users(record.query, 1)
         self.pending.created(record.id, at_us)
-
-    def _delete(self, query_id: str, drain: bool, at_us: int) -> None:
-        record = self.queries.find(query_id)
-        if record is None or record.is_finished:
-            return
-        if record.state == DRAINING:
-            if not drain and record.drain:
-                record.drain = False
-                self._stop_draining(record, at_us)
-                self._retire_undrained(record, at_us)
-            return
-        self.queries_deleted += 1
-        was_ending = record.is_ending
-        self._move(record, record.delete, drain)
-        if record.epoch is None:  # it waits for its creation, or was paused before it had any
-            self.pending.cancelled(query_id)
-            self._retire(record, at_us)
-            return
-        if not was_ending:
-            self.pending.deleted(query_id, at_us)
-        elif not drain and not self.has_drained(record):
-            self._stop_draining(record, at_us)
-        if was_ending and self.has_drained(record):
-            self._retire(record, at_us)
-        elif not drain and record.replaced_by is None:  # one that is replaced goes on until a batch has its successor
-            self._retire_undrained(record, at_us)
-
-    def _replace(self, query_id: str, successor: str, drain: bool, at_us: int) -> None:
-        record = self.queries.find(query_id)
-        if record is None or record.is_finished:  # it failed meanwhile
-            return
-        record.replaced_by = successor
-        self._delete(query_id, drain, at_us)
-
-    def _stop_draining(self, record: QueryRecord, at_us: int) -> None:
-        if record.deleted_epoch is not None and record.freed_epoch is None:
-            self.pending.freed(record.id, at_us)
-
-    def _pause(self, query_id: str, at_us: int) -> None:
-        record = self.queries.find(query_id)
-        if record is None or record.state not in (PENDING, RUNNING):
-            return
-        was_ending = record.is_ending
-        self._move(record, record.pause)
-        if record.epoch is None:
-            self.pending.cancelled(query_id)
-        elif not was_ending:  # else it was resumed, and the pause before goes on
-            self.pending.deleted(query_id, at_us)
-
-    def _resume(self, query_id: str, at_us: int) -> None:
-        record = self.queries.find(query_id)
-        if record is None or record.state != PAUSED:
-            return
-        self._move(record, record.resume, at_us)
-        if record.epoch is None or self._is_freed(record):
-            self._renew(record, at_us)
-
-    def _renew(self, record: QueryRecord, at_us: int) -> None:
-        record.renew(at_us)
-        self.pending.created(record.id, record.requested_us or at_us)
-
-    def _is_freed(self, record: QueryRecord) -> bool:
-        """Whether a batch has freed the slot that a query had."""
-        return record.freed_epoch is not None and record.freed_epoch <= self.active_epoch
-
-    def has_drained(self, record: QueryRecord) -> bool:
-        """Whether no further row of a query's deployment will come."""
-        return record.active_to is not None and record.id not in self.draining
 
     # changelogs
 
@@ -255,7 +192,7 @@ class SessionState:
             raise CorruptData(
                 f"Epoch {epoch} must give plan version {changelog.plan_version}; got {self.plan.version}."
             )
-        self.pending = PendingChanges()
+        self.pending.clear()
         self.epoch = epoch
 
     # batches
@@ -277,10 +214,10 @@ class SessionState:
                 if query is not None and rows:
                     query.count(rows, latest_us, committed_us)
         for query_id, error in record.get("failures", {}).items():
-            self._fail(query_id, error, committed_us, seq)
+            self.lifecycle.fail(query_id, error, committed_us, seq)
         for stream_id in risen:
             for query_id in self.draining.passed(stream_id, self.catalog.fired(stream_id)):
-                self._end_deployment(self.queries[query_id], committed_us, seq)
+                self.lifecycle.end_deployment(self.queries[query_id], committed_us, seq)
         self.active_epoch, self.applied_seq = epoch, seq
         return changes
 
@@ -297,7 +234,7 @@ class SessionState:
             for query_id in self.inactive[changed_epoch].touched if changed_epoch in self.inactive else ():
                 record = self.queries[query_id]
                 if record.epoch == changed_epoch and record.deployed_us is None:
-                    self._move(record, record.deploy, clocks_of(record), batch.planned_us, batch.seq)
+                    self.lifecycle.deploy(record, clocks_of(record), batch.planned_us, batch.seq)
                     any_deployed = True
         return any_deployed
 
@@ -311,21 +248,21 @@ class SessionState:
             touched.sort(key=lambda query: (query.freed_epoch != changed_epoch, number_of(query.id)))
             for record in touched:
                 if record.epoch == changed_epoch:
-                    self._move(record, record.deploy, clocks_of(record), planned_us, seq)
+                    self.lifecycle.deploy(record, clocks_of(record), planned_us, seq)
                     changes.append(self.active.take(record))
                 if record.deleted_epoch == changed_epoch:
                     record.end(clocks_of(record), committed_us)
                 if record.freed_epoch == changed_epoch:
                     changes.append(self.active.free(record))
-                    self._end_deployment(record, committed_us, seq)
+                    self.lifecycle.end_deployment(record, committed_us, seq)
                     if record.state == PENDING:  # it was resumed meanwhile
-                        self._renew(record, committed_us)
+                        self.lifecycle.renew(record, committed_us)
                 elif (
                     record.deleted_epoch == changed_epoch
                     and not record.is_finished
                     and self.draining.add(record, self.catalog.fired)
                 ):
-                    self._end_deployment(record, committed_us, seq)
+                    self.lifecycle.end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
             self.active.apply_change(inactive.change, clocks)
@@ -348,49 +285,6 @@ class SessionState:
         longest_us = max((window.longest_us for window in operator_plan.windows), default=0)
         fired = [self.catalog.fired(stream) for stream in operator_plan.streams]
         return all(reached is not None and reached >= splits[-1].since + longest_us for reached in fired)
-
-    def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
-        """Note that no further row of a query's deployment will come."""
-        if record.is_finished:
-            if record.last_seq is None:  # it was retired without draining
-                record.drained(seq)
-            return
-        self.draining.remove(record)
-        record.drained(seq)
-        if record.freed_epoch is None:
-            self.pending.freed(record.id, at_us)
-        if record.state == DRAINING:
-            self._retire(record, at_us)
-
-    def _retire(self, record: QueryRecord, at_us: int) -> None:
-        self._finish(record)
-        self._move(record, record.retire, at_us)
-
-    def _retire_undrained(self, record: QueryRecord, at_us: int) -> None:
-        """Retire a query whose slot no batch has freed yet; the one that does will have its last rows."""
-        record.last_seq = None
-        self._retire(record, at_us)
-
-    def _fail(self, query_id: str, error: str, at_us: int, seq: int) -> None:
-        record = self.queries.find(query_id)
-        if record is None or record.is_finished or record.slot is None:
-            return
-        self._finish(record)
-        self._move(record, record.fail, error, at_us, seq)
-        self.pending.failed(query_id)
-        if record.freed_epoch is None:
-            self.pending.freed(query_id, at_us)
-
-    def _finish(self, record: QueryRecord) -> None:
-        self.draining.remove(record)
-        self.catalog.count_users(record.query, -1)
-        self.queries.finish(record)
-
-    def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
-        """Call a method of a record that changes its state, and count it under the new one."""
-        former_state = record.state
-        change(*arguments)
-        self.queries.moved(former_state, record)
 
     def _record(self, query_id: str) -> QueryRecord:
         record = self.queries.find(query_id)
@@ -425,10 +319,10 @@ class SessionState:
                 if epoch is not None and epoch > self.active_epoch:
                     self.inactive[epoch].touched.add(record.id)
             is_placed = record.epoch is not None and record.epoch <= self.active_epoch
-            if is_placed and not self._is_freed(record):
+            if is_placed and not record.is_freed(self.active_epoch):
                 self.active.take(record)
         for record in sorted(records, key=lambda q: q.active_to_us or 0):
-            if record.active_to is not None and not record.is_finished and not self._is_freed(record):
+            if record.active_to is not None and not record.is_finished and not record.is_freed(self.active_epoch):
                 self.draining.add(record, self.catalog.fired)
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))

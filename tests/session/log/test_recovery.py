@@ -188,7 +188,7 @@ def check_invariants(driver: Driver) -> None:
     assert [query.id for query in state.active.queries] == [
         q.id
         for q in sorted((q for q in state.queries.values() if q.slot is not None), key=lambda q: q.slot or 0)
-        if q.epoch is not None and q.epoch <= state.active_epoch and not state._is_freed(q)
+        if q.epoch is not None and q.epoch <= state.active_epoch and not q.is_freed(state.active_epoch)
     ], "a slot's holder is the query that the data plane has there"
     moved_us = {s.definition.id: s.fired_moved_us for s in state.catalog.states()}
     draining = [state.queries[query_id] for query_id in state.draining.ids]
@@ -216,7 +216,8 @@ def check_tables(driver: Driver) -> None:
                 assert driver.storage.exists(version_path(version)), "the rows of a query's table are kept"
             if not query.is_finished:
                 assert driver.rows_in(planned.version) == driver.table_rows[query.id]
-                is_placed = query.epoch is not None and query.epoch <= state.active_epoch and not state._is_freed(query)
+                is_created = query.epoch is not None and query.epoch <= state.active_epoch
+                is_placed = is_created and not query.is_freed(state.active_epoch)
                 if is_placed and not state.pending.tables_refreshed and not state.inactive:
                     assert active == planned
 
@@ -226,8 +227,8 @@ def check_deployments(state: SessionState, query: QueryRecord) -> None:
     waits = query.id in state.pending.create
     assert waits == (query.state == PENDING and query.epoch is None), "who is to run waits for it once"
     if query.state == PENDING and query.epoch is not None and query.is_ending:
-        assert not state._is_freed(query), "it is resumed as soon as it is freed"
-    if query.state == PAUSED and state._is_freed(query):
+        assert not query.is_freed(state.active_epoch), "it is resumed as soon as it is freed"
+    if query.state == PAUSED and query.is_freed(state.active_epoch):
         assert query.id not in state.draining
         assert query.describe()["slot"] is None
     every = query.all_deployments

@@ -161,7 +161,7 @@ def take(world: World, kind: str, number: int) -> None:
                     case "pause":
                         session.queries.begin_pause(query.id).wait()
                     case "resume":
-                        event("resumed while it drains" if driver.state.has_drained(query) else "resumed")
+                        event("resumed while it drains" if driver.state.lifecycle.has_drained(query) else "resumed")
                         session.queries.begin_resume(query.id).wait()
                     case "replace" | "replace now":
                         session.queries.begin_replace(query.id, Replacement(EVERYTHING), drain=kind == "replace").wait()
