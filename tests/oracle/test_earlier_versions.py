@@ -1,4 +1,4 @@
-"""A data folder that an earlier version left goes on: no row of its queries is lost, doubled or changed.
+"""A data folder of the same format that an earlier version left goes on: no row is lost, doubled or changed.
 
 `data_of_earlier_versions/make.py` made each folder, by the service of the commit that it is named after.
 """

@@ -80,7 +80,7 @@ QUERIES = {
         " COUNT(DISTINCT price) AS prices FROM bids GROUP BY window_start",
     ),
 }
-ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_LANES": "2", "BRAID_MASTER": "local[2]"}
+ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_PARTITIONS": "2", "BRAID_MASTER": "local[2]"}
 
 Row = dict[str, Any]
 
