@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-PAGES = sorted([TOP / "README.md", TOP / "CHANGELOG.md", *TOP.glob("docs/**/*.md"), *TOP.glob("helm/**/*.md")])
+PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("helm/**/*.md")])
 
 
 def anchors(page: Path) -> set[str]:
