@@ -41,7 +41,7 @@ class SinkWorker:
         self._destination: Destination | None = None
         self._failures = 0
         self._rests_until = -math.inf
-        self._thread = threading.Thread(target=self._run, name=f"courier {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"sink {name}", daemon=True)
         self._thread.start()
 
     def add(self, delivery: Delivery) -> None:
@@ -110,7 +110,7 @@ class SinkWorker:
                 if delivery is not None:
                     self._make(delivery)
             except Exception:  # a mistake of ours must not end all deliveries
-                log.exception("a courier failed")
+                log.exception("a worker failed")
                 with self._changed:
                     self._changed.wait(BROKEN_REST_SECONDS)
         self._close()
@@ -120,7 +120,7 @@ class SinkWorker:
             heapq.heappush(self._queue, (delivery.due, next(self._numbers), delivery))
 
     def _next(self) -> Delivery | None:
-        """Wait until a delivery is due and return it; None when the courier is to stop."""
+        """Wait until a delivery is due and return it; None when the worker is to stop."""
         with self._changed:
             while not self._stopping:
                 while self._queue and not self._is_queued(*self._queue[0]):

@@ -23,7 +23,7 @@ from engine.wire import WireRow, to_batch
 from operators.live_queries import LiveQuery
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import BatchIndex, ResultReader
-from session.sql.lookups import NO_TABLES, KnownTables
+from session.sql.inputs import NO_TABLES, KnownTables
 from session.sql.select import plan_select
 from sources.connectors.push import PushLog
 from sources.core.record_log import RecordLog

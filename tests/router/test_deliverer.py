@@ -390,7 +390,7 @@ def test_an_absurd_wish_to_come_later_is_not_granted(world: World) -> None:
         world.batch({0})
         with running(world):
             assert "503" in (world.wait_state("q-1", RETRYING).error or "")
-            assert any(thread.name == "worker webhook" for thread in threading.enumerate())
+            assert any(thread.name == "sink webhook" for thread in threading.enumerate())
 
 
 def test_the_age_of_what_waits_is_that_of_its_batch(world: World) -> None:

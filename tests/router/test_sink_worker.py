@@ -1,4 +1,4 @@
-"""A worker: what it does while and after a delivery fails."""
+"""A worker of sinks: what it does while and after a delivery fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from operators.expressions import Column
 from operators.queries import Selection
 from operators.query_parts import Output
 from router.batch_index import BatchIndex
-from router.delivery import delivery, worker
+from router.delivery import delivery, sink_worker
 from router.delivery.delivery import Delivery
 from router.delivery.delivery_log import DeliveredQuery
 from router.delivery.progress import DELIVERING, Progress
@@ -52,7 +52,7 @@ class GoneOnce(ResultReader):
 
 @pytest.fixture(autouse=True)
 def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "BROKEN_REST_SECONDS", 0.05)
+    monkeypatch.setattr(sink_worker, "BROKEN_REST_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "FIRST_REST_SECONDS", 0.05)
 
 
