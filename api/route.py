@@ -13,7 +13,7 @@ from typing import Any
 
 from api import logs
 from router.delivery.deliverer import Deliverer
-from router.delivery.share import Share
+from router.delivery.share import DeliveryShard
 from session.settings import load_settings
 from sources.core.errors import BraidError, NotAllowed
 from sources.core.storage import Storage
@@ -34,7 +34,7 @@ def route(flags: Mapping[str, Any], share: str, supervised: bool) -> int:
         storage = Storage(settings.data_dir)
         if storage.local_root is not None and not storage.local_root.is_dir():
             raise NotAllowed(f"The data directory {settings.data_dir!r} must be that of a service; there is none.")
-        deliverer = Deliverer(storage, Share.parse(share), settings.sink_folder)
+        deliverer = Deliverer(storage, DeliveryShard.parse(share), settings.sink_folder)
     except (BraidError, OSError, ValueError, ImportError) as error:
         print(f"braid: {error}", file=sys.stderr)
         return 1

@@ -22,7 +22,7 @@ from router.page import Page
 from router.result_reader import ResultReader
 from router.retention import Retention
 from session.access.access import Access
-from session.commands.query_lookup import DeployedQuery
+from session.commands.query_lookup import RunningQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.core.errors import NotReady
@@ -64,12 +64,12 @@ class Service:
         return await to_thread.run_sync(work, limiter=self.readers)
 
     async def read_page(
-        self, deployed: DeployedQuery, after: str | None, limit: int, page_bytes: int | None = None
+        self, deployed: RunningQuery, after: str | None, limit: int, page_bytes: int | None = None
     ) -> Page:
         """Return the next rows of a query; who hands them on to a reader calls :meth:`note_page`."""
         return await self.on_reader(lambda: self.results.read(deployed, after, limit, page_bytes=page_bytes))
 
-    def note_page(self, deployed: DeployedQuery, page: Page) -> None:
+    def note_page(self, deployed: RunningQuery, page: Page) -> None:
         """Count a page that a reader is about to have."""
         self.metrics.absorb_page(deployed, page, self.results.index.latest)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench_driver.measure.result import Progress
+from bench_driver.measure.result import MeasureProgress
 from bench_driver.mixed_query import Query
 from bench_driver.query_load.probes import READ_PROBES
 from bench_driver.report.document import Row
@@ -191,7 +191,7 @@ def _queries(task: Task, seed: int) -> tuple[list[Query], list[Query]]:
     return queries[: task.queries], queries[task.queries :]
 
 
-def _phase_text(progress: Progress) -> str:
+def _phase_text(progress: MeasureProgress) -> str:
     texts = {"search": f"search, step {progress.step}", "latency": "latency", "fluctuation": "fluctuating rate"}
     phase = texts.get(progress.phase, progress.phase)
     return phase if progress.rate is None else f"{phase}: {progress.rate:,.0f} tuples/s"

@@ -72,7 +72,7 @@ def module_command(module: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Line:
+class OutputLine:
     """A JSON object from the program, and when it was read here, in seconds since 1970."""
 
     arrived: float
@@ -86,7 +86,7 @@ class ChildProcess:
         self._name = name
         self._command = list(command)
         self._process: subprocess.Popen[str] | None = None
-        self._lines: list[Line] = []
+        self._lines: list[OutputLine] = []
         self._news = threading.Condition()
         self._ended = False
         self._failed = False
@@ -145,12 +145,12 @@ class ChildProcess:
         except (OSError, ValueError):
             raise self.failure(f"{self._name} must read its commands, and has closed its input") from None
 
-    def lines(self, after: int = 0) -> list[Line]:
+    def lines(self, after: int = 0) -> list[OutputLine]:
         """Return the objects that came so far, without the first `after`."""
         with self._news:
             return self._lines[after:]
 
-    def take(self) -> list[Line]:
+    def take(self) -> list[OutputLine]:
         """Return the objects that came since this was asked before, and keep them no longer."""
         with self._news:
             taken, self._lines = self._lines, []
@@ -158,7 +158,7 @@ class ChildProcess:
 
     def wait_for(
         self, is_wanted: Callable[[dict[str, Any]], bool], seconds: float, awaited: str, after: int = 0
-    ) -> Line:
+    ) -> OutputLine:
         """Return the first object that is wanted, of those after the first `after`.
 
         Raises ChildFailedError, which says `awaited` was waited for, at the deadline or when the program ends.
@@ -236,7 +236,7 @@ class ChildProcess:
                     log.flush()
                     continue
                 with self._news:
-                    self._lines.append(Line(time.time(), value))
+                    self._lines.append(OutputLine(time.time(), value))
                     self._news.notify_all()
         with self._news:
             self._ended = True

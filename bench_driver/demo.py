@@ -12,7 +12,7 @@ import time
 
 from api.client import BraidClient, BraidError, BraidUnreachable, query_body
 from bench_driver.demo_script import EXAMPLES, STREAMS, Example, added_later, change_times, more_examples
-from bench_driver.demo_watch import Moment, Totals, Watch
+from bench_driver.demo_watch import DemoMoment, DemoWatch, Totals
 from bench_driver.measure import statistics
 from bench_driver.programs.standalone import interruptible
 from bench_driver.report.text import two_decimals
@@ -60,7 +60,7 @@ class Demo:
         self._service = service
         self._seconds = seconds
         self._client = BraidClient(service.url, timeout=20)
-        self._watch = Watch(self._client, {})
+        self._watch = DemoWatch(self._client, {})
         self._added: dict[str, Example] = {}
         self._awaited: dict[str, str] = {}
         """By id of a query that was added or retired, the state that it will have."""
@@ -83,7 +83,9 @@ class Demo:
         self._registered = len(queries)
         print(f"{len(queries)} queries registered in one request; one will be added and one retired while they run")
         pairs = zip(examples, queries, strict=True)
-        self._watch = Watch(self._client, {example.name: query["id"] for example, query in pairs if example.watched})
+        self._watch = DemoWatch(
+            self._client, {example.name: query["id"] for example, query in pairs if example.watched}
+        )
         self.prepared = True
 
     def run(self) -> None:
@@ -130,7 +132,7 @@ class Demo:
             self._awaited[query_id] = "RETIRED"
             self._say(f"- retiring {example.name}: it drains, the others go on")
 
-    def _announce(self, moment: Moment) -> None:
+    def _announce(self, moment: DemoMoment) -> None:
         for query in moment.queries:
             if self._awaited.get(query["id"]) == query["state"]:
                 del self._awaited[query["id"]]

@@ -37,7 +37,7 @@ class RateMeter:
 
 
 @dataclass(frozen=True)
-class Moment:
+class DemoMoment:
     """What the demo shows of one moment: tuples a second by stream, queries as REST has them, the latest rows."""
 
     tuples_per_second: Mapping[str, float]
@@ -94,7 +94,7 @@ class Totals:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-class Watch:
+class DemoWatch:
     """Looks at one service; `watched` are the ids of the queries whose rows are read, by name."""
 
     def __init__(self, client: BraidClient, watched: dict[str, str]) -> None:
@@ -106,7 +106,7 @@ class Watch:
         self._last_result: dict[str, str] = {}
         self.totals = Totals()
 
-    def look(self) -> Moment:
+    def look(self) -> DemoMoment:
         """Ask the service once; BraidError when it does not answer."""
         self.totals.tuples |= {stream["name"]: stream["tuples"] for stream in self._client.streams()}
         now = time.monotonic()
@@ -117,7 +117,7 @@ class Watch:
         rows_per_second = self._meter.add(None, time.monotonic(), sum(self.totals.rows.values()))
         for name in self._watched:
             self._read(name)
-        return Moment(rates, queries, rows_per_second, dict(self._latest))
+        return DemoMoment(rates, queries, rows_per_second, dict(self._latest))
 
     def _count(self, query: Object) -> None:
         query_id, totals = query["id"], self.totals

@@ -37,7 +37,7 @@ def index_of(name: str) -> str:
     return f"index:{name}"
 
 
-class Chunk(NamedTuple):
+class ChunkWork(NamedTuple):
     """How many tuples were added up at once, in how many slices, and how many distinct keys they had."""
 
     tuples: int = 0
@@ -53,7 +53,7 @@ class Work:
     """
 
     busy_us: Counter[str] = field(default_factory=Counter)
-    chunks: dict[str, Chunk] = field(default_factory=dict)
+    chunks: dict[str, ChunkWork] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, operator: str) -> Iterator[None]:
@@ -64,7 +64,7 @@ class Work:
         finally:
             self.busy_us[unsplit(operator)] += int((time.perf_counter() - began) * 1e6)
 
-    def saw(self, operator: str, chunk: Chunk) -> None:
+    def saw(self, operator: str, chunk: ChunkWork) -> None:
         """Take note of a chunk."""
         name = unsplit(operator)
         self.chunks[name] = max(chunk, self.chunks.get(name, chunk))
@@ -79,11 +79,11 @@ class Work:
 def united(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one report for those of several processes on the same operators."""
     busy: Counter[str] = Counter()
-    chunks: dict[str, Chunk] = {}
+    chunks: dict[str, ChunkWork] = {}
     for report in reports:
         busy.update(report["busy_us"])
         for operator, counts in report["chunks"].items():
-            chunk = Chunk(*counts)
+            chunk = ChunkWork(*counts)
             chunks[operator] = max(chunk, chunks.get(operator, chunk))
     return {"busy_us": dict(busy), "chunks": {name: list(chunk) for name, chunk in chunks.items()}}
 

@@ -102,7 +102,7 @@ def edges_of(mask: Bools) -> int:
 
 
 @dataclass(frozen=True)
-class Workload:
+class SampledWorkload:
     """The queries of an operator that test the same columns, by number, as they look to the optimizer."""
 
     inputs: Sequence[Sampled]
@@ -122,7 +122,7 @@ class Workload:
         return sum(_LOOK * -(-groups // 64) * sampled.rate for sampled in self.inputs) if groups > 1 else 0.0
 
 
-def group_queries(workload: Workload) -> Numbers:
+def group_queries(workload: SampledWorkload) -> Numbers:
     """Return the group of each query, shape (queries,), counted from 0.
 
     The thesis starts with pairs of queries and adds others to them one by one; here groups may become one, too.
@@ -141,7 +141,7 @@ def expected_query_sets(sampled: Sampled) -> float:
     return _GroupInput.by(sampled, np.arange(len(sampled.tests[0]))).query_sets()
 
 
-def place_queries(workload: Workload, groups: Numbers, newcomers: Numbers) -> Numbers:
+def place_queries(workload: SampledWorkload, groups: Numbers, newcomers: Numbers) -> Numbers:
     """Return the groups after each of the ``newcomers`` has joined the group in which it costs least, or begun one.
 
     Nobody else moves, and no group gets another number: the incremental step of 5.4.2.
@@ -246,14 +246,14 @@ def _distinct(drawn: float, distinct: int, sample: float) -> float:
 class _Groups:
     """Groups: the members of each, what these ask of sampled tuples, input by input, and what they cost."""
 
-    def __init__(self, workload: Workload, members: list[Numbers]) -> None:
+    def __init__(self, workload: SampledWorkload, members: list[Numbers]) -> None:
         self.members = members
         self._workload = workload
         self._inputs = [[_GroupInput.by(sampled, queries) for sampled in workload.inputs] for queries in members]
         self.costs = [self._cost(inputs, len(queries)) for inputs, queries in zip(self._inputs, members, strict=True)]
 
     @classmethod
-    def of(cls, workload: Workload, groups: Numbers) -> _Groups:
+    def of(cls, workload: SampledWorkload, groups: Numbers) -> _Groups:
         """Take the groups of queries, in the order of their numbers; a negative one is none."""
         numbers = np.unique(groups[groups >= 0]).tolist()
         return cls(workload, [np.flatnonzero(groups == number) for number in numbers])
@@ -279,7 +279,7 @@ class _Groups:
         self.members[number] = np.concatenate([self.members[number], other.members[other_number]])
 
 
-def _merged(workload: Workload, start: Numbers) -> Numbers:
+def _merged(workload: SampledWorkload, start: Numbers) -> Numbers:
     """Let groups become one, the pair that gains most first, until one is left; return the cheapest on the way."""
     groups = _Groups.of(workload, start)
     remaining = list(range(len(groups.members)))

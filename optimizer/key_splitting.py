@@ -46,7 +46,7 @@ VAIN_FOR_US = 600_000_000
 
 
 @dataclass(frozen=True)
-class Rows:
+class KeyRows:
     """How the rows of an operator are spread over the keys that have most of them, and over all ``others`` together.
 
     Shape (keys,): the ``hashes`` of keys, and the share of the rows of each, the largest first. ``tuples`` are the
@@ -88,7 +88,7 @@ class Rows:
 
 def rows_by_key(
     join: Join, statistics: Statistics, least_sample: int = MIN_SAMPLE, least_seen: int = MIN_SEEN
-) -> Rows | None:
+) -> KeyRows | None:
     """Return how the rows of joins with these inputs are spread over keys; None while samples are small.
 
     Predicates are left out: those of many queries together let most tuples through.
@@ -116,7 +116,7 @@ def rows_by_key(
     shares = rows / rows.sum()
     frequent = (counts[hashed_inputs] >= least_seen).all(axis=0)
     order = np.flatnonzero(frequent)[np.argsort(-shares[frequent])]
-    return Rows(common_hashes[order], shares[order], float(shares[~frequent].sum()), (counts * rates)[:, order])
+    return KeyRows(common_hashes[order], shares[order], float(shares[~frequent].sum()), (counts * rates)[:, order])
 
 
 @dataclass(frozen=True)

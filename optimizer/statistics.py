@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from operators.expressions import Expression, columns_of
 from operators.predicates.query_set import Bools
-from operators.report import Chunk, read_sample
+from operators.report import ChunkWork, read_sample
 from operators.tuples import Tuples
 
 TIME_CONSTANT_SECONDS = 30.0
@@ -142,7 +142,7 @@ class Statistics:
         self._by_partition: dict[str, list[float]] = {}
         self._partition_cores: list[Rate] = []
         self._sources, self._partitions = _Rates(), _Rates()
-        self._chunks: dict[str, Chunk] = {}
+        self._chunks: dict[str, ChunkWork] = {}
         self._totals, self._tuples_since = _Totals(), dict[str, float]()
         self._samples: dict[str, deque[pa.RecordBatch]] = {}
         self._last_us: int | None = None
@@ -177,7 +177,7 @@ class Statistics:
             self._add_by_partition(report.get("each_partition", ()))  # older records have none
             self._chunks = {name: chunk for name, chunk in self._chunks.items() if name in self._sources.known}
             chunks = report["sources"].get("chunks", {})  # older records have none
-            self._chunks |= {name: Chunk(*chunk) for name, chunk in chunks.items()}
+            self._chunks |= {name: ChunkWork(*chunk) for name, chunk in chunks.items()}
             for name, texts in report["samples"].items():
                 batches = self._samples.setdefault(name, deque())
                 batches.extend(map(read_sample, texts))
@@ -239,10 +239,10 @@ class Statistics:
         with self._lock:
             return max((self._chunks[name].keys for name in operators if name in self._chunks), default=None)
 
-    def chunk(self, operator: str) -> Chunk:
+    def chunk(self, operator: str) -> ChunkWork:
         """Return the largest chunk that an operator of source tasks had last, an empty one if none is known."""
         with self._lock:
-            return self._chunks.get(operator, Chunk())
+            return self._chunks.get(operator, ChunkWork())
 
     def spent(self, sources: Iterable[str], partition: str, streams: Iterable[str]) -> Spent:
         """Return what operators took in source tasks and one partition since the first report, for how many tuples."""

@@ -12,13 +12,13 @@ from operators.kinds import source_operators
 from operators.live_queries import UNGROUPED
 from operators.predicates.index import PredicateIndex
 from operators.queries import Query
-from optimizer.grouping import Sampled, Workload, edges_of
+from optimizer.grouping import Sampled, SampledWorkload, edges_of
 from optimizer.plan_changes import Member
 from optimizer.statistics import Statistics
 
 MIN_SAMPLE = 512
 
-Workloads = list[tuple[Sequence[Member], Workload]]
+Workloads = list[tuple[Sequence[Member], SampledWorkload]]
 """Queries that test the same columns, and what samples say of them."""
 
 
@@ -66,7 +66,7 @@ class OperatorSamples:
                     if input_sample is None:
                         return None
                     sampled.append(input_sample)
-            result.append((peers, Workload(sampled)))
+            result.append((peers, SampledWorkload(sampled)))
         return result
 
     def _alike(self, members: Sequence[Member], inputs: int) -> dict[tuple[tuple[str, ...], ...], list[Member]]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.block_files import BlockPart
-from router.cursor import Position, decode_cursor
+from router.cursor import CursorPosition, decode_cursor
 from sources.core.errors import Gone, MalformedRequest
 from sources.core.least_recently_used import LeastRecentlyUsed
 from sources.core.record_log import RecordLog
@@ -75,7 +75,7 @@ class BatchEntry:
 
 
 @dataclass(frozen=True)
-class Summary:
+class BatchSummary:
     """What occurs in a stretch of :data:`STRETCH` consecutive batches; ``slots`` is a bitset."""
 
     first_epoch: int
@@ -94,7 +94,7 @@ class BatchIndex:
         self.first = numbers[0] if numbers else 1
         self._recent: dict[int, BatchEntry] = {}
         self._older: LeastRecentlyUsed[BatchEntry] = LeastRecentlyUsed(OLD_RECORD_BYTES, lambda e: e.nbytes)
-        self._summaries: dict[int, Summary] = {}
+        self._summaries: dict[int, BatchSummary] = {}
 
     def absorb(self, record: dict[str, Any]) -> None:
         """Make a batch visible; one that is visible already changes nothing."""
@@ -165,24 +165,24 @@ class BatchIndex:
                 yield entry
             seq += 1
 
-    def summary(self, start: int) -> Summary:
+    def summary(self, start: int) -> BatchSummary:
         """Return what occurs in batches ``start … start + STRETCH - 1``; all of them must be visible."""
         summary = self._summaries.get(start)
         if summary is None:
             entries = [self.entry(seq) for seq in range(start, start + STRETCH)]
-            summary = self._summaries[start] = Summary(
+            summary = self._summaries[start] = BatchSummary(
                 entries[0].epoch,
                 _bitset([block.slots for entry in entries for block in entry.blocks]),
                 frozenset(stream for entry in entries for stream, _, _ in entry.dead_letters),
             )
         return summary
 
-    def position(self, cursor: str, owner: str, latest: int) -> Position:
+    def position(self, cursor: str, owner: str, latest: int) -> CursorPosition:
         """Read a cursor; MalformedRequest past batch ``latest``, Gone below the batches kept."""
         position = decode_cursor(cursor, owner)
         if position.seq < self.first:
             raise Gone(_gone(position.seq, self.first))
-        if position > Position(latest + 1):
+        if position > CursorPosition(latest + 1):
             raise MalformedRequest(
                 f"A cursor must not point past the newest batch, {latest}; got {cursor!r}, which is at batch"
                 f" {position.seq}."

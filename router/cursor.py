@@ -21,7 +21,7 @@ _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, order=True)
-class Position:
+class CursorPosition:
     """The next row to read: row ``row`` of batch ``seq``."""
 
     seq: int
@@ -36,14 +36,14 @@ class Position:
         return self.row if seq == self.seq else 0
 
 
-def encode_cursor(position: Position, owner: str) -> str:
+def encode_cursor(position: CursorPosition, owner: str) -> str:
     """Return the text of ``position`` for the rows of ``owner``."""
     checksum = _checksum(VERSION, position.seq, position.row, owner)
     packed = _FORM.pack(VERSION, position.seq, position.row, checksum)
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def decode_cursor(text: str, owner: str) -> Position:
+def decode_cursor(text: str, owner: str) -> CursorPosition:
     """Read what :func:`encode_cursor` wrote for the same owner; MalformedRequest for anything else."""
     refusal = MalformedRequest(
         f"A cursor must be taken unchanged from an earlier answer about {owner!r}; got {text[:100]!r}."
@@ -56,7 +56,7 @@ def decode_cursor(text: str, owner: str) -> Position:
         raise refusal from None
     if version != VERSION or checksum != _checksum(version, seq, row, owner):
         raise refusal
-    position = Position(seq, row)
+    position = CursorPosition(seq, row)
     if encode_cursor(position, owner) != text:  # base64 has several spellings of one value: allow one
         raise refusal
     return position

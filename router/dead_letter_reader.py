@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from operators.block_files import read_table
 from router.batch_index import BatchEntry, BatchIndex
-from router.page import Page, Span, read_page
+from router.page import Page, PageSpan, read_page
 from sources.core.errors import CorruptData
 from sources.core.least_recently_used import LeastRecentlyUsed
 from sources.core.storage import Storage
@@ -47,14 +47,14 @@ class DeadLetterReader:
         """
         latest = self._index.latest
 
-        def batches(seq: int) -> Iterator[tuple[BatchEntry, list[Span]]]:
+        def batches(seq: int) -> Iterator[tuple[BatchEntry, list[PageSpan]]]:
             for entry in self._index.with_dead_letters(seq, latest, stream):
                 blocks = [(path, rows) for owner, path, rows in entry.dead_letters if owner == stream]
                 ends = itertools.accumulate(rows for _, rows in blocks)
                 yield (
                     entry,
                     [
-                        Span(end - rows, rows, partial(self._take, path, rows))
+                        PageSpan(end - rows, rows, partial(self._take, path, rows))
                         for (path, rows), end in zip(blocks, ends, strict=True)
                     ],
                 )

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from router.batch_index import BatchEntry, BatchIndex
-from router.cursor import Position, encode_cursor
+from router.cursor import CursorPosition, encode_cursor
 from sources.core.errors import CorruptData, MalformedRequest
 
 
@@ -66,7 +66,7 @@ class Page:
         completed = {
             number: at for number, at in self.completed.items() if number < seq or (number == seq and not left)
         }
-        cursor = encode_cursor(Position(seq, first + count), self.owner)
+        cursor = encode_cursor(CursorPosition(seq, first + count), self.owner)
         return replace(
             self, table=self.table.slice(0, rows), cursor=cursor, has_more=True, runs=tuple(runs), completed=completed
         )
@@ -74,17 +74,17 @@ class Page:
     @property
     def cursor_after_gap(self) -> str:
         """The place before the first row."""
-        return encode_cursor(Position(*self.runs[0][:2]), self.owner) if self.runs else self.cursor
+        return encode_cursor(CursorPosition(*self.runs[0][:2]), self.owner) if self.runs else self.cursor
 
     def cursors(self) -> Iterator[str]:
         """Yield, for each row, the cursor of the place after it."""
         for seq, first, count in self.runs:
             for row in range(first + 1, first + count + 1):
-                yield encode_cursor(Position(seq, row), self.owner)
+                yield encode_cursor(CursorPosition(seq, row), self.owner)
 
 
 @dataclass(frozen=True)
-class Span:
+class PageSpan:
     """The rows ``[start, start + count)`` of a batch, which can be read or not whatever becomes of the others.
 
     ``take`` yields rows, given how many of the span are before them and how many they are at most; fewer where the page
@@ -102,7 +102,7 @@ def read_page(
     after: str | None,
     latest: int,
     limit: int,
-    batches: Callable[[int], Iterator[tuple[BatchEntry, Sequence[Span]]]],
+    batches: Callable[[int], Iterator[tuple[BatchEntry, Sequence[PageSpan]]]],
     empty: Callable[[], pa.Table],
 ) -> Page:
     """Return up to ``limit`` rows of batches up to ``latest``, after a cursor of ``owner`` or from the oldest kept.
@@ -111,8 +111,8 @@ def read_page(
     yields, from a batch on, those that may have rows, with all of these; ``empty`` makes a table without any. Raises
     MalformedRequest for a cursor that is not of the owner, Gone for one below what is kept.
     """
-    position = Position(index.first) if after is None else index.position(after, owner, latest)
-    end = Position(latest + 1)
+    position = CursorPosition(index.first) if after is None else index.position(after, owner, latest)
+    end = CursorPosition(latest + 1)
     tables: list[pa.Table] = []
     runs: list[tuple[int, int, int]] = []
     completed, has_more, gap = {}, False, None
@@ -142,7 +142,7 @@ def read_page(
             if at == total:
                 completed[entry.seq] = entry.committed_us
         if at < total:
-            has_more, end = True, Position(entry.seq, at)
+            has_more, end = True, CursorPosition(entry.seq, at)
             break
     table = pa.concat_tables(tables) if tables else empty()
     return Page(table, encode_cursor(end, owner), has_more, owner, tuple(runs), completed, gap)

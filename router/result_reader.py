@@ -3,7 +3,7 @@
 :mod:`router.batch_index` says which block of which batch holds how many rows of which slot. Invariants:
 
 - rows have one order for ever: by batch, then within it by block (selection) or window and keys (aggregation). A
-  :class:`~router.cursor.Position` in that order is all that a reader must remember;
+  :class:`~router.cursor.CursorPosition` in that order is all that a reader must remember;
 - no batch has rows of two deployments of one query, so that order holds across pauses.
 """
 
@@ -21,10 +21,10 @@ from operators.block_files import BlockPart
 from operators.functions.text_size import constant_bytes
 from operators.result_rows import empty_rows
 from router.batch_index import BatchEntry, BatchIndex
-from router.cursor import Position, decode_cursor, encode_cursor
+from router.cursor import CursorPosition, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
 from router.materialize import DeployedQuery, Materializer
-from router.page import Page, Span, read_page
+from router.page import Page, PageSpan, read_page
 from sources.core.errors import TooLarge
 from sources.core.record_log import RecordLog
 from sources.core.storage import Storage
@@ -105,7 +105,7 @@ class ResultReader:
         newest = self.index.latest if latest is None else latest
         rows = _RowsOfPage(self.materializer, deployed, page_bytes or self._page_bytes)
 
-        def batches(seq: int) -> Iterator[tuple[BatchEntry, list[Span]]]:
+        def batches(seq: int) -> Iterator[tuple[BatchEntry, list[PageSpan]]]:
             for entry, deployment in self._batches(deployed, seq, newest):
                 blocks = entry.parts(deployment.slot)
                 # block by block where rows are in the order of blocks
@@ -114,7 +114,7 @@ class ResultReader:
                 yield (
                     entry,
                     [
-                        Span(end - count, count, partial(rows.take, deployment, part))
+                        PageSpan(end - count, count, partial(rows.take, deployment, part))
                         for part, count, end in zip(parts, counts, itertools.accumulate(counts), strict=True)
                     ],
                 )
@@ -123,7 +123,7 @@ class ResultReader:
 
     def before_last(self, deployed: DeployedQuery, rows: int) -> str:
         """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
-        position = Position(self.index.latest + 1)
+        position = CursorPosition(self.index.latest + 1)
         for deployment in reversed(deployed.deployments):
             last = self.index.latest
             if deployment.freed_epoch is not None:
@@ -135,7 +135,7 @@ class ResultReader:
                     sum(part.count for part in entry.parts(deployment.slot)) if entry.epoch >= deployment.epoch else 0
                 )
                 if total:
-                    position = Position(entry.seq, max(0, total - rows))
+                    position = CursorPosition(entry.seq, max(0, total - rows))
                     rows -= total
         return encode_cursor(position, deployed.id)
 

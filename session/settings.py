@@ -21,7 +21,7 @@ from sources.core.confinement import Confinement
 from sources.core.errors import NotAllowed
 from sources.core.locations import NOWHERE, check_no_secret
 from sources.core.outgoing import ANY, PUBLIC, Outgoing
-from sources.formats.limits import BODY, Limits
+from sources.formats.limits import BODY, DecodingLimits
 
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -62,7 +62,7 @@ class Settings:
     keeps ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The
     bodies of all requests under way have at most ``body_memory_bytes`` together, or ``max_body_bytes`` if that is more.
     A pushed body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is
-    unpacked, and ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.Limits`). The files of
+    unpacked, and ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.DecodingLimits`). The files of
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
     relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
     and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.core.outgoing`). Where one of these
@@ -263,7 +263,7 @@ class Settings:
         return StatementLimits(**{limit.name: getattr(self, limit.name) for limit in fields(StatementLimits)})
 
     @property
-    def body_limits(self) -> Limits:
+    def body_limits(self) -> DecodingLimits:
         """What a pushed body may bring."""
         return replace(
             BODY,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from api.access_client import AccessClient
-from api.cli.command import NAME, Command, Group, json_option, with_access_client
+from api.cli.command import NAME, CliCommand, CliGroup, json_option, with_access_client
 from api.cli.output import print_fields, print_list
 
 RIGHTS = ("read", "write", "admin", "monitor")
@@ -21,7 +21,7 @@ QUOTAS: Mapping[str, tuple[click.ParamType[Any], str]] = {
 
 
 @click.group(
-    cls=Group,
+    cls=CliGroup,
     short_help="List, make and change tenants.",
     examples=("braid tenants list", "braid tenants set shop --running-queries 100", "braid tenants drop shop"),
 )
@@ -32,7 +32,7 @@ def tenants() -> None:
     """
 
 
-@tenants.command(name="list", cls=Command, short_help="List the tenants.", examples=("braid tenants list",))
+@tenants.command(name="list", cls=CliCommand, short_help="List the tenants.", examples=("braid tenants list",))
 @json_option
 @with_access_client
 def list_tenants(braid: AccessClient, as_json: bool) -> None:
@@ -49,7 +49,7 @@ def _quota_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @tenants.command(
     name="set",
-    cls=Command,
+    cls=CliCommand,
     short_help="Make a tenant, or change its quotas.",
     examples=("braid tenants set shop", "braid tenants set shop --running-queries 100 --cost-share 0.25"),
 )
@@ -64,7 +64,7 @@ def set_tenant(braid: AccessClient, /, name: str, as_json: bool, **quotas: Any) 
     print_fields(tenant if as_json else _flat(tenant), as_json)
 
 
-@tenants.command(name="drop", cls=Command, short_help="Forget a tenant.", examples=("braid tenants drop shop",))
+@tenants.command(name="drop", cls=CliCommand, short_help="Forget a tenant.", examples=("braid tenants drop shop",))
 @click.argument("name", type=NAME)
 @with_access_client
 def drop_tenant(braid: AccessClient, name: str) -> None:
@@ -74,7 +74,7 @@ def drop_tenant(braid: AccessClient, name: str) -> None:
 
 
 @click.group(
-    cls=Group,
+    cls=CliGroup,
     short_help="List, make and revoke API keys.",
     examples=("braid keys list", "braid keys create shop --right write", "braid keys revoke k-3"),
 )
@@ -85,7 +85,7 @@ def keys() -> None:
     """
 
 
-@keys.command(name="list", cls=Command, short_help="List the keys.", examples=("braid keys list",))
+@keys.command(name="list", cls=CliCommand, short_help="List the keys.", examples=("braid keys list",))
 @json_option
 @with_access_client
 def list_keys(braid: AccessClient, as_json: bool) -> None:
@@ -97,7 +97,7 @@ def list_keys(braid: AccessClient, as_json: bool) -> None:
 
 @keys.command(
     name="create",
-    cls=Command,
+    cls=CliCommand,
     short_help="Make a key for a tenant.",
     examples=(
         "braid keys create shop --right write",
@@ -124,7 +124,7 @@ def create_key(braid: AccessClient, tenant: str, rights: tuple[str, ...], name: 
     print_fields(api_key if as_json else {**api_key, "rights": ", ".join(api_key["rights"])}, as_json)
 
 
-@keys.command(name="revoke", cls=Command, short_help="Revoke a key.", examples=("braid keys revoke k-3",))
+@keys.command(name="revoke", cls=CliCommand, short_help="Revoke a key.", examples=("braid keys revoke k-3",))
 @click.argument("key_id", metavar="ID", type=NAME)
 @with_access_client
 def revoke_key(braid: AccessClient, key_id: str) -> None:

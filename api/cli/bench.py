@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from api.cli.command import WRONG_USAGE, Command, Group
+from api.cli.command import WRONG_USAGE, CliCommand, CliGroup
 from api.cli.output import stderr
 
 INSTALL = "pip install 'braid[bench]'"
@@ -16,7 +16,7 @@ REFUSED = 1
 
 @click.command(
     short_help="See it work: stream, queries, changes.",
-    cls=Command,
+    cls=CliCommand,
     examples=("braid demo", "braid demo --seconds 60"),
 )
 @click.option("--seconds", type=click.IntRange(min=1), default=30, show_default=True, help="How long it runs.")
@@ -60,7 +60,7 @@ class NamesType(click.ParamType[Any]):
         return names
 
 
-class BenchGroup(Group):
+class BenchGroup(CliGroup):
     """`braid bench WORKLOAD…` runs; `list` and `compare` are commands of their own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -81,7 +81,7 @@ class BenchGroup(Group):
         self.format_commands(ctx, formatter)
 
 
-class _Run(Command):
+class _Run(CliCommand):
     """The command whose name need not be typed: its errors and help point to `braid bench`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -209,7 +209,7 @@ def run(
     raise SystemExit(status)
 
 
-@bench.command("list", short_help="List the workloads and the peers.", cls=Command, examples=("braid bench list",))
+@bench.command("list", short_help="List the workloads and the peers.", cls=CliCommand, examples=("braid bench list",))
 def list_command() -> None:
     """List the workloads and the peers."""
     _list()
@@ -217,7 +217,7 @@ def list_command() -> None:
 
 @bench.command(
     short_help="Set two reports side by side.",
-    cls=Command,
+    cls=CliCommand,
     examples=("braid bench compare bench-before bench-report", "braid bench compare a.json b.json"),
 )
 @click.argument("before", type=click.Path(exists=True, path_type=Path))

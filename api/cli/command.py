@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from api.access_client import AccessClient
 from api.cli.output import show_refusal
-from api.cli.table import Digits
+from api.cli.table import ColumnDigits
 from api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
 
 REFUSED = 1
@@ -35,7 +35,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Command(click.Command):
+class CliCommand(click.Command):
     """A command whose help ends with examples, each printed as it would be typed."""
 
     def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
@@ -49,7 +49,7 @@ class Command(click.Command):
             formatter.write("  " + example.replace("\n", "\n      ") + "\n")
 
 
-class Group(Command, click.Group):
+class CliGroup(CliCommand, click.Group):
     """All commands, in the order they were added; turns the client's errors into exit statuses."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -194,7 +194,7 @@ def _give_client(client_class: type[C], command: Callable[Concatenate[C, P], R])
         address = url or click.get_current_context().find_root().params.get("url") or DEFAULT_URL
         try:
             api_key = os.environ.get(API_KEY) or None
-            client = client_class(address, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=Digits)
+            client = client_class(address, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=ColumnDigits)
         except ValueError as error:
             raise click.UsageError(f"{API_KEY}: {error}.") from None
         with client as braid:

@@ -9,7 +9,7 @@ import click
 
 from api.cli.access import keys, tenants
 from api.cli.bench import bench, demo
-from api.cli.command import Group, root_url_option
+from api.cli.command import CliGroup, root_url_option
 from api.cli.queries import drop, explain, pause, queries, replace, resume
 from api.cli.query import query, results
 from api.cli.serve import route, serve
@@ -18,7 +18,7 @@ from api.cli.streams import push, refresh, streams, tables
 
 
 @click.group(
-    cls=Group,
+    cls=CliGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     examples=(
         "braid serve",

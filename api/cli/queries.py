@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from api.cli.command import LABEL, NAME, SQL, Command, json_option, wait_option, with_client
+from api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, wait_option, with_client
 from api.cli.output import print_json, print_list
 from api.cli.plan import print_plan
 from api.client import BraidClient, BraidRefused
@@ -18,7 +18,7 @@ STATES = ("PENDING", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FAILED")
 
 @click.command(
     short_help="List the queries.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         "braid queries",
         "braid queries --state RUNNING --label team=ads",
@@ -37,7 +37,7 @@ def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None
 
 @click.command(
     short_help="Retire a query, or drop a stream or table.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         "braid drop q-17",
         "braid drop revenue",
@@ -65,7 +65,7 @@ def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool) -> Non
 
 @click.command(
     short_help="Put another query in the place of one.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         'braid replace revenue "SELECT gem_pack, SUM(price) AS revenue\n'
         ' FROM purchases [RANGE 1 MINUTE] GROUP BY gem_pack"',
@@ -91,7 +91,7 @@ def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait:
 
 @click.command(
     short_help="Pause a query.",
-    cls=Command,
+    cls=CliCommand,
     examples=("braid pause revenue", "braid pause q-17"),
 )
 @click.argument("id_or_name", type=NAME)
@@ -104,7 +104,7 @@ def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
 
 @click.command(
     short_help="Run a paused query again.",
-    cls=Command,
+    cls=CliCommand,
     examples=("braid resume revenue", "braid resume q-17 --wait 5"),
 )
 @click.argument("id_or_name", type=NAME)
@@ -125,7 +125,7 @@ def _announce(query: Mapping[str, Any], addition: str, as_json: bool) -> None:
 
 @click.command(
     short_help="Show how a query runs and shares.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         "braid explain q-17",
         "braid explain q-17 --format dot | dot -Tsvg > plan.svg",

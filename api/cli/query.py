@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from api.cli.command import LABEL, NAME, SQL, Command, json_option, sink_value, wait_option, with_client
+from api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, sink_value, wait_option, with_client
 from api.cli.output import RowWriter, print_json
 from api.cli.queries import find_query
 from api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
@@ -28,7 +28,7 @@ _PAGE_ROWS = 1000
 
 @click.command(
     short_help="Register a query and follow its rows.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         'braid query "SELECT user_id, price FROM purchases WHERE price > 5"',
         "braid query --name revenue --label team=ads --detach \\\n"
@@ -88,7 +88,7 @@ def query(
 
 @click.command(
     short_help="Print the rows of a query.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         "braid results q-17",
         "braid results q-17 --follow --json > rows.ndjson",

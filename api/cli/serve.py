@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from api.cli.command import Command, given_flags
+from api.cli.command import CliCommand, given_flags
 
 
 @click.command(
     short_help="Start the service.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         "braid serve",
         "braid serve --port 9000 --data-dir /var/lib/braid --master 'local[4]'",
@@ -42,7 +42,7 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
 
 @click.command(
     short_help="Deliver rows to sinks.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         "braid route --data-dir /var/lib/braid",
         "BRAID_DELIVERERS=0 braid serve",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from api.cli.command import SQL, Command, json_option, with_client
+from api.cli.command import SQL, CliCommand, json_option, with_client
 from api.cli.output import print_fields, print_json, print_list
 from api.cli.plan import print_plan
 from api.client import BraidClient
@@ -15,7 +15,7 @@ from api.client import BraidClient
 
 @click.command(
     short_help="Send any one statement.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         'braid sql "CREATE STREAM purchases\n'
         "(user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)\n"

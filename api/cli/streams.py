@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from api.cli.command import KEY, NAME, Command, json_option, wait_option, with_client
+from api.cli.command import KEY, NAME, CliCommand, json_option, wait_option, with_client
 from api.cli.output import print_fields, print_json, print_list
 from api.cli.table import cell_text
 from api.client import MEDIA_TYPES, BraidClient, BraidError
@@ -23,7 +23,7 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 
 @click.command(
     short_help="List the streams, or show one.",
-    cls=Command,
+    cls=CliCommand,
     examples=("braid streams", "braid streams purchases", "braid streams --json"),
 )
 @click.argument("name", type=NAME, required=False)
@@ -39,7 +39,7 @@ def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
     print_fields(stream if as_json else _readable([stream])[0], as_json)
 
 
-@click.command(short_help="List the static tables.", cls=Command, examples=("braid tables", "braid tables --json"))
+@click.command(short_help="List the static tables.", cls=CliCommand, examples=("braid tables", "braid tables --json"))
 @json_option
 @with_client
 def tables(braid: BraidClient, as_json: bool) -> None:
@@ -50,7 +50,7 @@ def tables(braid: BraidClient, as_json: bool) -> None:
 
 @click.command(
     short_help="Read the file of a static table anew.",
-    cls=Command,
+    cls=CliCommand,
     examples=("braid refresh packs", "braid refresh packs --wait 60"),
 )
 @click.argument("table", type=NAME)
@@ -72,7 +72,7 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
 
 @click.command(
     short_help="Push tuples to a stream.",
-    cls=Command,
+    cls=CliCommand,
     examples=(
         "braid push purchases purchases.ndjson",
         "tail -f purchases.ndjson | braid push purchases",

@@ -22,7 +22,7 @@ _GROWTH = 4
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
-class Digits(float):
+class ColumnDigits(float):
     """A number that is not whole, with the text that it came as: of a DECIMAL all digits count, zeros too."""
 
     def __init__(self, text: str) -> None:
@@ -35,7 +35,7 @@ def cell_text(value: Any, null: str = "NULL") -> str:
         return null
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Digits):
+    if isinstance(value, ColumnDigits):
         return value.text
     if isinstance(value, float):
         return f"{value:.12g}"
@@ -50,7 +50,7 @@ def cell_text(value: Any, null: str = "NULL") -> str:
 
 def json_text(value: Any) -> str:
     """Write a JSON value as JSON, numbers with the digits that they came with."""
-    if isinstance(value, Digits):
+    if isinstance(value, ColumnDigits):
         return value.text
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json_text(name)}: {json_text(item)}" for name, item in value.items()) + "}"
@@ -152,7 +152,7 @@ class StreamTable:
 
 def _are_numbers(values: Sequence[Any]) -> bool:
     kinds = {type(value) for value in values} - {type(None)}
-    return bool(kinds) and kinds <= {int, float, Digits}
+    return bool(kinds) and kinds <= {int, float, ColumnDigits}
 
 
 def _is_exact(value: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from api.metrics.histograms import Histograms, family
 from api.metrics.query_series import OTHER
-from router.delivery.progress import DELIVERING, Progress
+from router.delivery.progress import DELIVERING, DeliveryProgress
 from session.state.query_record import QueryRecord
 from session.upkeep.deliveries import lag_seconds
 
@@ -29,7 +29,7 @@ class DeliverySeries:
         self._sink_errors = np.zeros(most + 1, np.int64)
         self._sink_refused = np.zeros(most + 1, np.int64)
         # what each sink had told when it was asked last
-        self._told: dict[str, Progress] = {}
+        self._told: dict[str, DeliveryProgress] = {}
         # for each query with readers, the newest batch that one of them has had
         self._read_upto: dict[str, int] = {}
 
@@ -56,7 +56,7 @@ class DeliverySeries:
         if query_id not in self._told:
             self._give_back(query_id)
 
-    def follow(self, progress: Mapping[str, Progress]) -> None:
+    def follow(self, progress: Mapping[str, DeliveryProgress]) -> None:
         """Take note of what deliverers have told by now of all sinks."""
         for query_id in self._told.keys() - progress.keys():
             del self._told[query_id]
@@ -65,14 +65,14 @@ class DeliverySeries:
             previous = self._told.get(query_id)
             if current.is_over and previous is None:
                 continue
-            self._add(self._row(query_id), previous or Progress(), current)
+            self._add(self._row(query_id), previous or DeliveryProgress(), current)
             if current.is_over:
                 del self._told[query_id]
                 self._give_back(query_id)
             else:
                 self._told[query_id] = current
 
-    def _add(self, row: int, previous: Progress, current: Progress) -> None:
+    def _add(self, row: int, previous: DeliveryProgress, current: DeliveryProgress) -> None:
         self._sink_rows[row] += current.rows - previous.rows
         self._sink_errors[row] += current.errors - previous.errors
         self._sink_refused[row] += current.refused - previous.refused

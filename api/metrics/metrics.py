@@ -21,10 +21,10 @@ from prometheus_client.exposition import generate_latest
 from api.metrics.delivery_series import DeliverySeries
 from api.metrics.histograms import family
 from api.metrics.query_series import OTHER, QuerySeries
-from api.metrics.stream_series import Sharing, stream_families
+from api.metrics.stream_series import SharingSeries, stream_families
 from operators.state.bucket_store import BUCKETS
 from router.page import Page
-from session.commands.query_lookup import DeployedQuery
+from session.commands.query_lookup import RunningQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
 from session.state.applied_epoch import SlotChange
@@ -69,7 +69,7 @@ class Metrics:
         self._holders: dict[int, QueryRecord] = {}
         self._queries = QuerySeries(settings.metrics_labelled_queries)
         self._deliveries = DeliverySeries(settings.metrics_labelled_queries)
-        self._sharing = Sharing()
+        self._sharing = SharingSeries()
         self._knows_slots = False
         self._state_bytes = 0
         self._sizes: dict[str, int] = {}
@@ -127,7 +127,7 @@ class Metrics:
         self._duration.observe(record["duration_us"] / 1e6)
         self._tuples.observe(sum(stream["tuples"] for stream in record["streams"].values()))
 
-    def absorb_page(self, deployed: DeployedQuery, page: Page, latest: int) -> None:
+    def absorb_page(self, deployed: RunningQuery, page: Page, latest: int) -> None:
         """Take note of a page that a reader of a query is about to have; ``latest`` is the newest batch visible."""
         with self._lock:
             holder = None if deployed.slot is None else self._holders.get(deployed.slot)

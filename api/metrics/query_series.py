@@ -41,7 +41,7 @@ class _Query:
 
 
 @dataclass(frozen=True)
-class Moment:
+class LatencyMoment:
     """All series at one moment: ``queries`` are those that are labelled, by row."""
 
     queries: Mapping[int, _Query]
@@ -180,9 +180,9 @@ class QuerySeries:
         is_known = slot_array < len(self._row_of_slot)
         return np.where(is_known, self._row_of_slot[np.where(is_known, slot_array, 0)], 0)
 
-    def moment(self) -> Moment:
+    def moment(self) -> LatencyMoment:
         """Return all series as they are now; costs a copy of the arrays."""
-        return Moment(
+        return LatencyMoment(
             dict(self._queries),
             self._results.copy(),
             self._windows.copy(),

@@ -27,7 +27,7 @@ _COUNTS = {
 }
 
 
-class Sharing:
+class SharingSeries:
     """Counts tuples, stream by stream: once for each query that reads them, and once for each shared operator.
 
     The first is what queries would read one by one, the second what is evaluated.

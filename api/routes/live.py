@@ -21,7 +21,7 @@ from router.cursor import decode_cursor
 from router.page import Page
 from router.row_text import PIECE_BYTES, json_lines, pieces
 from session.access.tenant_session import TenantSession
-from session.commands.query_lookup import DeployedQuery
+from session.commands.query_lookup import RunningQuery
 from session.state.query_record import FAILED
 from sources.core.errors import BraidError, NotAllowed
 
@@ -72,7 +72,7 @@ async def stream_results(
 
 
 async def events(
-    service: Service, caller: TenantSession, deployed: DeployedQuery, page: Page, ended: bool, request: Request
+    service: Service, caller: TenantSession, deployed: RunningQuery, page: Page, ended: bool, request: Request
 ) -> AsyncIterator[bytes]:
     """Yield the events of ``page`` and of all that follow."""
     query_id = deployed.id

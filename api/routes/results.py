@@ -19,11 +19,11 @@ from api.routes import documents, rows
 from api.routes.access import ReaderDep
 from api.routes.documents import After, Limit, Wait, answers
 from api.service import Service, ServiceDep
-from router.cursor import Position, decode_cursor, encode_cursor
+from router.cursor import CursorPosition, decode_cursor, encode_cursor
 from router.delivery.refused_rows import RefusedRow
 from router.page import Gap, Page
 from session.access.tenant_session import TenantSession
-from session.commands.query_lookup import DeployedQuery
+from session.commands.query_lookup import RunningQuery
 from session.state.query_record import RETIRED
 from session.state.times import rfc3339
 
@@ -75,7 +75,7 @@ async def read_results(
 
 
 @dataclass(frozen=True)
-class Answer:
+class ResultsAnswer:
     """A page as it is answered: how many ``rows`` it has, the place after them, whether none will follow.
 
     ``gap`` is what was passed over before its rows, None for nothing.
@@ -103,7 +103,7 @@ async def read_dead_letters(
     owner = f"{query_id}/dead-letters"
 
     def read() -> bytes:
-        place = Position(0) if after is None else decode_cursor(after, owner)
+        place = CursorPosition(0) if after is None else decode_cursor(after, owner)
         latest = service.results.index.latest
         page = service.refused.read(query_id, place, latest, limit, service.settings.max_page_bytes)
         letters = [orjson.dumps(_letter(query_id, refused)) for refused in page.rows]
@@ -123,7 +123,7 @@ def _letter(query_id: str, refused: RefusedRow) -> dict[str, Any]:
     }
 
 
-async def deployed_query(service: Service, caller: TenantSession, query_id: str) -> DeployedQuery:
+async def deployed_query(service: Service, caller: TenantSession, query_id: str) -> RunningQuery:
     """Return what a reader needs of a query, on a thread where a file must be read for it."""
     if service.session.lookup.is_in_memory(query_id):
         return caller.live_query(query_id)
@@ -139,7 +139,7 @@ async def next_answer(
     limit: int,
     wait: float,
     request: Request,
-) -> Answer:
+) -> ResultsAnswer:
     """Return the next rows, in a form.
 
     Waits up to ``wait`` seconds for a first row, or a gap, without a thread. Where the waiting ends early, because the
@@ -157,7 +157,7 @@ async def next_answer(
 
 
 async def news_for(
-    service: Service, caller: TenantSession, deployed: DeployedQuery, after: str, deadline: float, request: Request
+    service: Service, caller: TenantSession, deployed: RunningQuery, after: str, deadline: float, request: Request
 ) -> bool:
     """Return True when there is something to read after a cursor, False at ``deadline`` or when nobody waits for it.
 
@@ -175,16 +175,16 @@ async def news_for(
             return False
 
 
-def is_end(service: Service, deployed: DeployedQuery, page: Page) -> bool:
+def is_end(service: Service, deployed: RunningQuery, page: Page) -> bool:
     """Whether no row will ever follow: the query was RETIRED before the page was read, and the page has all."""
     seen_all = service.results.index.latest >= (deployed.last_seq or 0)
     return deployed.state == RETIRED and not page.has_more and seen_all
 
 
-def _answer(service: Service, form: str, deployed: DeployedQuery, after: str | None, limit: int) -> Answer:
+def _answer(service: Service, form: str, deployed: RunningQuery, after: str | None, limit: int) -> ResultsAnswer:
     """Read rows and write them out, at once: rows of requests that wait for a thread would fill the memory."""
     page, parts = rows.written(form, service.results.read(deployed, after, limit), service.settings.max_page_bytes)
     end = is_end(service, deployed, page)
     service.note_page(deployed, page)
     body = rows.json_page(parts, page.cursor, end, page.gap) if form == rows.JSON else b"".join(parts)
-    return Answer(page.table.num_rows, page.cursor, end, body, page.gap)
+    return ResultsAnswer(page.table.num_rows, page.cursor, end, body, page.gap)

@@ -16,7 +16,7 @@ from operator import attrgetter
 from bench_driver.measure import statistics
 from bench_driver.queues.process import Pull
 from bench_driver.queues.schedule import Schedule
-from bench_driver.systems.system import Output
+from bench_driver.systems.system import SystemOutput
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 # what came at one moment is one window's firing: a single one says nothing about quantiles
@@ -67,7 +67,7 @@ class Ingestion:
         return sorted(times)[(len(times) - 1) // 2] if times else None
 
 
-def event_time_latencies(outputs: Iterable[Output], begin: float, end: float, since: float) -> list[Latency]:
+def event_time_latencies(outputs: Iterable[SystemOutput], begin: float, end: float, since: float) -> list[Latency]:
     """Return the event-time latency (definition 1) of what arrived in `[begin, end]` and is of `since` or later."""
     return [
         Latency(output.arrived, output.arrived - output.event_time, output.rows)
@@ -76,7 +76,7 @@ def event_time_latencies(outputs: Iterable[Output], begin: float, end: float, si
 
 
 def processing_time_latencies(
-    outputs: Iterable[Output], begin: float, end: float, since: float, ingestions: Sequence[Ingestion]
+    outputs: Iterable[SystemOutput], begin: float, end: float, since: float, ingestions: Sequence[Ingestion]
 ) -> list[Latency]:
     """Return the processing-time latency (definition 2) of the same outputs, as far as it is known.
 
@@ -93,7 +93,7 @@ def processing_time_latencies(
     return latencies
 
 
-def _outputs_in(outputs: Iterable[Output], begin: float, end: float, since: float) -> Iterable[Output]:
+def _outputs_in(outputs: Iterable[SystemOutput], begin: float, end: float, since: float) -> Iterable[SystemOutput]:
     return (
         output
         for output in outputs

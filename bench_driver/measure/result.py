@@ -14,7 +14,7 @@ Quantiles = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Progress:
+class MeasureProgress:
     """How far it is: the phase ("start", "deploy", "warm-up", "search", "latency", "fluctuation", "stop") and its step.
 
     `share` is how much of the step is over, from 0 to 1; `rate` is offered, None when there is none or no limit.

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from bench_driver.measure import latency, steps, throughput
-from bench_driver.measure.result import Measured, Progress, series_of
+from bench_driver.measure.result import Measured, MeasureProgress, series_of
 from bench_driver.measure.run_settings import MIN_BATCHES, RunSettings, took_nearly_all
 from bench_driver.measure.search import StepResult, search
 from bench_driver.measure.steps import MACHINE, Clock
 from bench_driver.mixed_query import Query
 from bench_driver.queues.process import QueueProcess
-from bench_driver.systems.system import Deployment, System, SystemFailedError, UnsupportedError
+from bench_driver.systems.system import System, SystemDeployment, SystemFailedError, UnsupportedError
 from bench_driver.workload import Workload
 
 # while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
@@ -36,7 +36,7 @@ ADAPTING_SECONDS = 180.0
 # after a step that was too much, readers get so long at most to read what came of it
 CATCHING_UP_SECONDS = 180
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[MeasureProgress], None]
 
 
 def measure(
@@ -102,14 +102,14 @@ class _Run:
 
     def _measure(self) -> None:
         system = self._rig.system
-        self._tell(Progress("start"))
+        self._tell(MeasureProgress("start"))
         system.start(self._workload, self._locations)
         if self._rig.pulls_from_queues:  # not before, else the first queries would meet the backlog of the start
             steps.start_load(self._rig, self._moderate_rate)
         elif not self._takes_what_it_can:
             system.offer(self._workload.start_rate)
         self._note_settings()
-        self._tell(Progress("deploy"))
+        self._tell(MeasureProgress("deploy"))
         deployment = system.deploy(self._queries, self._workload.per_second(len(self._queries)))
         self._note_settings()  # some suit the queries
         self._note(deployment_latency=latency.quantiles(deployment.latencies))
@@ -267,7 +267,7 @@ class _Run:
         """Note what the system is configured with."""
         self._note(settings={**self._measured.settings, **self._rig.system.settings()})
 
-    def _note_churn(self, deployment: Deployment) -> None:
+    def _note_churn(self, deployment: SystemDeployment) -> None:
         """Note how long queries took to come and to go, and how many did, a second (thesis 4.4.3)."""
         changes = [*deployment.latencies, *deployment.deletions]
         sustained = self._measured.sustained and deployment.seconds > 0
@@ -277,7 +277,7 @@ class _Run:
         )
 
     def _stop(self) -> None:
-        self._tell(Progress("stop"))
+        self._tell(MeasureProgress("stop"))
         try:
             self._rig.system.stop()
         except SystemFailedError as error:
@@ -295,7 +295,7 @@ class _Run:
         return max(query.slide_ms for query in self._queries) / 1000
 
     def _teller(self, phase: str, step: int, rate: int | None) -> steps.Tell:
-        return lambda share: self._tell(Progress(phase, step, share, rate))
+        return lambda share: self._tell(MeasureProgress(phase, step, share, rate))
 
     def _note(self, **figures: Any) -> None:
         self._measured = replace(self._measured, **figures)

@@ -16,7 +16,7 @@ from bench_driver.measure import latency, throughput
 from bench_driver.measure.search import StepResult
 from bench_driver.queues.process import Pull, QueueProcess, QueueSample
 from bench_driver.queues.schedule import Schedule
-from bench_driver.systems.system import QUEUE, Output, System, SystemFailedError
+from bench_driver.systems.system import QUEUE, System, SystemFailedError, SystemOutput
 
 # a step begins this far in the future, so that the queues of all streams begin at the same moment
 LEAD_SECONDS = 0.2
@@ -84,7 +84,7 @@ class StepRun:
     warm: float
     end: float
     profile: tuple[tuple[float, int | None], ...]
-    outputs: Sequence[Output]
+    outputs: Sequence[SystemOutput]
     logs: Mapping[str, QueueLog] = field(default_factory=dict)
     taken: Sequence[tuple[float, int]] = ()
 

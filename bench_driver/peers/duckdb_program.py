@@ -79,7 +79,7 @@ class QueueReader:
         return {**self._path, "partition": PARTITION, "start": start, "end": end}
 
 
-class Program:
+class DuckdbProgram:
     """The queries that run, in the databases of all cores."""
 
     def __init__(self, task: Mapping[str, Any], say: Say) -> None:
@@ -146,7 +146,7 @@ def main() -> None:
         print(json.dumps(value), flush=True)
 
     commands: queue.Queue[str] = queue.Queue()
-    program = Program(json.loads(sys.stdin.readline()), say)
+    program = DuckdbProgram(json.loads(sys.stdin.readline()), say)
     say({"ready": {"duckdb": duckdb.__version__}})
     threading.Thread(target=_read_commands, args=(commands,), name="commands", daemon=True).start()
     due = time.monotonic()

@@ -35,7 +35,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bench_driver.peers.flink_watch import HOST, LOOK_SECONDS, Rest, Say, Watch, reason_of
+from bench_driver.peers.flink_watch import HOST, LOOK_SECONDS, FlinkWatch, Rest, Say, reason_of
 
 UP_SECONDS = 90.0
 READ_BYTES = 1 << 18
@@ -222,7 +222,7 @@ def forward_printed(output: int, printed: PrintedRows, say: Say) -> None:
             say({"arrived": arrived, "latest": latest})
 
 
-def serve(client: Client, watch: Watch, say: Say) -> None:
+def serve(client: Client, watch: FlinkWatch, say: Say) -> None:
     """Do what is told until stdin ends."""
     flink_ids: dict[int, str] = {}
     for line in sys.stdin:
@@ -261,7 +261,7 @@ def main() -> int:
         threading.Thread(target=forward_printed, args=(output, printed, say), daemon=True).start()
         client = Client(cluster, printed)
         cluster.wait_up(task["slots"])
-        watch = Watch(cluster.port, cluster.check, say)
+        watch = FlinkWatch(cluster.port, cluster.check, say)
         watch.start()
         say({"ready": {"versions": _versions()}})
         serve(client, watch, say)

@@ -76,7 +76,7 @@ class Rest:
         self._connection.close()
 
 
-class Watch(threading.Thread):
+class FlinkWatch(threading.Thread):
     """Looks at the jobs: says when one runs, is stopped or failed, and how much their sources took."""
 
     def __init__(self, port: int, check: Callable[[], None], say: Say) -> None:

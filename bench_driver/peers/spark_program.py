@@ -152,7 +152,7 @@ def _normal(limit: int, salt: str) -> str:
     return f"greatest(0, least({limit - 1}, floor({limit / 2}D + ({total} - 131070) * {spread}D)))"
 
 
-class Program:
+class SparkProgram:
     """The streaming queries that run; commands come on one thread, Spark's events on others."""
 
     def __init__(self, spark: SparkSession, task: Mapping[str, Any], say: Say) -> None:
@@ -311,7 +311,7 @@ class Program:
 
 
 class _Events(StreamingQueryListener):
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: SparkProgram) -> None:
         self._program = program
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
@@ -356,7 +356,7 @@ def main() -> None:
     say = _claim_stdout()
     task = json.loads(sys.stdin.readline())
     options = spark_options(task["cores"], os.getcwd())
-    program = Program(start_spark(options), task, say)
+    program = SparkProgram(start_spark(options), task, say)
     say({"ready": {"spark": pyspark.__version__, **options}})
     for line in sys.stdin:
         program.obey(json.loads(line))

@@ -44,7 +44,7 @@ QUERY = "SELECT gem_pack, SUM(price) AS revenue FROM purchases [RANGE {} SECONDS
 
 
 @dataclass
-class Answers:
+class AnswerTimes:
     """The answers to one kind of request: seconds each, for how many queries in how many seconds, and refusals."""
 
     seconds: list[float] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Answers:
         self.queries += queries
 
 
-Report = dict[str, Answers]
+Report = dict[str, AnswerTimes]
 
 
 class Changes:
@@ -75,7 +75,7 @@ class Changes:
         self._clients = threading.local()
         self._url = url
         self._random = random.Random(seed)
-        self.answers: Report = defaultdict(Answers)
+        self.answers: Report = defaultdict(AnswerTimes)
 
     @property
     def client(self) -> BraidClient:
@@ -175,7 +175,7 @@ def singles(url: str, ids: list[str], seconds: float) -> tuple[list[str], Report
 
 def read(url: str, seconds: float) -> tuple[None, Report]:
     """Read as clients and Prometheus do, one request after the other."""
-    answers: Report = defaultdict(Answers)
+    answers: Report = defaultdict(AnswerTimes)
     began = time.perf_counter()
     with BraidClient(url, timeout=60) as client, httpx.Client(timeout=60, trust_env=False) as http:
         newest = 0

@@ -77,7 +77,7 @@ def trend(minutes: Sequence[Minute], kind: str | None = None) -> float:
     return float(slope)
 
 
-class Churn:
+class SoakChurn:
     """Creates queries one by one, `rate` a second, and deletes as many, the oldest first."""
 
     def __init__(self, client: BraidClient, texts: Sequence[str], ids: Sequence[str], rate: float) -> None:
@@ -134,7 +134,7 @@ def soak(
             ids += [query["id"] for query in created]
         wait_running(client, RUNNING_SECONDS)
         began = time.monotonic()
-        churn = Churn(client, texts, ids, churn_rate) if churn_rate else None
+        churn = SoakChurn(client, texts, ids, churn_rate) if churn_rate else None
         batches = BatchDurations(service.url)
         while time.monotonic() < began + 60 * minutes:
             minute_ends = min(began + LINE_SECONDS * (len(seen) + 1), began + 60 * minutes)

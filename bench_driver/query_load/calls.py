@@ -17,7 +17,7 @@ BUSY = (0, 429, 503)  # nobody answers, or the service asks to come again
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallAnswer:
     """What the service answered; the status is 0 when nobody did."""
 
     status: int
@@ -48,7 +48,9 @@ class Calls:
         # the one used last is taken first, so few grow cold and none is closed under a request
         self._connections: list[http.client.HTTPConnection] = []
 
-    def ask(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None) -> Answer:
+    def ask(
+        self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> CallAnswer:
         """Send a request and return the answer."""
         try:
             connection = self._connections.pop()
@@ -60,10 +62,10 @@ class Calls:
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
-            answer = Answer(response.status, response.read(), response.headers)
+            answer = CallAnswer(response.status, response.read(), response.headers)
         except (OSError, http.client.HTTPException):
             connection.close()
-            return Answer(0)
+            return CallAnswer(0)
         self._connections.append(connection)
         return answer
 

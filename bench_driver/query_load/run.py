@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from bench_driver.query_load.users import Load, LoadEnvironment  # isort: skip  # patches for gevent before others use it
+from bench_driver.query_load.users import UserLoad, LoadEnvironment  # isort: skip  # patches for gevent before others use it
 
 import gevent
 import gevent.socket
@@ -59,7 +59,7 @@ class Driver:
 
 def run_load(plan: LoadPlan, driver: Driver) -> LoadResult:
     """Run the load to its end."""
-    load = Load(plan)
+    load = UserLoad(plan)
     environment = LoadEnvironment(load)
     runner = environment.create_local_runner()
     users = sum(user_class.fixed_count for user_class in environment.user_classes)
@@ -80,7 +80,7 @@ def run_load(plan: LoadPlan, driver: Driver) -> LoadResult:
     )
 
 
-def feed(load: Load, started_at: float, stop: Event) -> None:
+def feed(load: UserLoad, started_at: float, stop: Event) -> None:
     """Queue every request when it is due, until the schedule ends or someone says so.
 
     A churn retires as many as it makes; where fewer are live it makes up for it at the next tick.

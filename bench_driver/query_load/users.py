@@ -32,7 +32,7 @@ PAGE = 1000
 READERS = 2
 
 
-class Load:
+class UserLoad:
     """What the users share: the queue of requests (thesis 4.4.1), the live queries, and who waits for a query's stop.
 
     Greenlets switch only where they wait, so nothing here needs a lock.
@@ -67,9 +67,9 @@ class Load:
 class LoadEnvironment(Environment):
     """Locust's environment, with what our users share."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: UserLoad) -> None:
         classes: list[type[LoadUser]] = [RequestingUser, StopWatcher]
-        super().__init__(user_classes=[*classes, ResultReader], host=load.plan.url)
+        super().__init__(user_classes=[*classes, ReaderUser], host=load.plan.url)
         self.load = load
         # one pool for all: the connection used last is taken first, so few grow cold and none is closed under a request
         self.connections = HTTPClientPool(
@@ -79,8 +79,8 @@ class LoadEnvironment(Environment):
         )
         RequestingUser.fixed_count = load.plan.users
         StopWatcher.fixed_count = 1
-        ResultReader.fixed_count = READERS
-        ResultReader.wait_time = constant_throughput(max(load.plan.reads_per_second / READERS, 1e-3))
+        ReaderUser.fixed_count = READERS
+        ReaderUser.wait_time = constant_throughput(max(load.plan.reads_per_second / READERS, 1e-3))
 
 
 class LoadUser(FastHttpUser):
@@ -192,7 +192,7 @@ class StopWatcher(LoadUser):
             cursor = f"&cursor={page['cursor']}"
 
 
-class ResultReader(LoadUser):
+class ReaderUser(LoadUser):
     """Reads on where it was in any of the live queries, now and then, as the users of a service do."""
 
     def __init__(self, environment: LoadEnvironment) -> None:

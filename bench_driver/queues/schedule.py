@@ -40,7 +40,7 @@ class RatePart:
 
 
 @dataclass(frozen=True)
-class Segment:
+class RateSegment:
     """From offset `first_offset`, whose event time is `at_us`, tuples come at a constant rate; 0 is a pause."""
 
     first_offset: int
@@ -78,7 +78,7 @@ class Segment:
 class Schedule:
     """The segments, in order of offset and of time; without any, there are no tuples."""
 
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[RateSegment, ...] = ()
 
     def __post_init__(self) -> None:
         for previous, segment in zip(self.segments, self.segments[1:], strict=False):
@@ -145,12 +145,12 @@ class Schedule:
                 raise ValueError(f"only generated tuples can be kept: there is no tuple {offset - 1}")
             at_us = max(at_us, last_time_us)
         for part in profile:
-            segments.append(Segment(offset, at_us, part.tuples_per_second))
+            segments.append(RateSegment(offset, at_us, part.tuples_per_second))
             if part.seconds is None:
                 return Schedule(tuple(segments))
             at_us += max(1, round(part.seconds * SECOND_US))
             offset = segments[-1].before(at_us)
-        return Schedule((*segments, Segment(offset, at_us, 0)))
+        return Schedule((*segments, RateSegment(offset, at_us, 0)))
 
     def to_json(self) -> list[list[int]]:
         """Return `[first_offset, at_us, tuples_per_second]` of every segment."""
@@ -159,7 +159,7 @@ class Schedule:
     @classmethod
     def from_json(cls, document: Sequence[Sequence[int]]) -> Schedule:
         """Return the schedule that `to_json` described."""
-        return cls(tuple(Segment(*segment) for segment in document))
+        return cls(tuple(RateSegment(*segment) for segment in document))
 
     @cached_property
     def _first_offsets(self) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_driver.report.document import read_document
-from bench_driver.report.summary import DEPLOYMENT, EVENT_TIME, Case, Summary, divide, is_change, summarize
+from bench_driver.report.summary import DEPLOYMENT, EVENT_TIME, Case, ReportSummary, divide, is_change, summarize
 
 BETTER, WORSE, SAME, UNKNOWN = "better", "worse", "within noise", ""
 _SAME_MACHINE = ("processor", "cores", "usable_cores", "memory_gib")
@@ -45,7 +45,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparedLine:
     """The figures of one case."""
 
     case: Case
@@ -53,16 +53,16 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ReportComparison:
     """Two reports by name, what makes them hard to compare, and a line for each case of either."""
 
     before: str
     after: str
     warnings: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ComparedLine, ...]
 
 
-def compare_files(before: Path, after: Path) -> Comparison:
+def compare_files(before: Path, after: Path) -> ReportComparison:
     """Compare two reports by their files or folders.
 
     Raises:
@@ -72,19 +72,21 @@ def compare_files(before: Path, after: Path) -> Comparison:
     return compare(first, second, _name(before, first), _name(after, second))
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any], before_name: str, after_name: str) -> Comparison:
+def compare(before: Mapping[str, Any], after: Mapping[str, Any], before_name: str, after_name: str) -> ReportComparison:
     """Compare two reports; cases appear in the order of the first, then those of the second only."""
     cases_before = {s.case: s for s in summarize(before["results"], before["failures"])}
     cases_after = {s.case: s for s in summarize(after["results"], after["failures"])}
     lines = []
     for case in dict.fromkeys([*cases_before, *cases_after]):
-        figures = _figures(cases_before.get(case, Summary(case, ())), cases_after.get(case, Summary(case, ())))
+        figures = _figures(
+            cases_before.get(case, ReportSummary(case, ())), cases_after.get(case, ReportSummary(case, ()))
+        )
         if figures:
-            lines.append(Line(case, figures))
-    return Comparison(before_name, after_name, tuple(_warnings(before, after)), tuple(lines))
+            lines.append(ComparedLine(case, figures))
+    return ReportComparison(before_name, after_name, tuple(_warnings(before, after)), tuple(lines))
 
 
-def _figures(before: Summary, after: Summary) -> tuple[Figure, ...]:
+def _figures(before: ReportSummary, after: ReportSummary) -> tuple[Figure, ...]:
     figures = []
     for name, key in (("sustainable", "sustainable_tuples_per_second"), ("overall", "overall_tuples_per_second")):
         change = is_change(before.figures(key), after.figures(key))

@@ -21,7 +21,7 @@ from bench_driver.report.summary import (
     OURS,
     PROCESSING_TIME,
     QUANTILES,
-    Summary,
+    ReportSummary,
     by_workload,
     divide,
     summarize,
@@ -49,7 +49,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Line:
+class HtmlLine:
     """A row of a result table; `ratio` is Braid's throughput over this system's."""
 
     queries: str
@@ -69,7 +69,7 @@ class Section:
     name: str
     about: str
     source: str
-    lines: tuple[Line, ...]
+    lines: tuple[HtmlLine, ...]
     plots: tuple[Plot, ...]
     searches: tuple[tuple[str, str, str], ...]
 
@@ -114,7 +114,7 @@ def _template(name: str) -> Any:
     return environment.from_string((folder / name).read_text(encoding="utf-8"))
 
 
-def _section(name: str, summaries: Sequence[Summary], points: int) -> Section:
+def _section(name: str, summaries: Sequence[ReportSummary], points: int) -> Section:
     try:
         workload = load_workload(name)
         about, source = workload.about, workload.source
@@ -130,7 +130,7 @@ def _section(name: str, summaries: Sequence[Summary], points: int) -> Section:
     )
 
 
-def _line(summary: Summary, others: Sequence[Summary]) -> Line:
+def _line(summary: ReportSummary, others: Sequence[ReportSummary]) -> HtmlLine:
     case = summary.case
     braid = next((s for s in others if s.case.system == OURS and s.case.queries == case.queries), None)
     ratio = divide(braid.throughput, summary.throughput) if braid is not None and braid is not summary else None
@@ -139,7 +139,7 @@ def _line(summary: Summary, others: Sequence[Summary]) -> Line:
     cells += [seconds(summary.quantile(PROCESSING_TIME, name)) for name in ("p50", "p95")]
     cells += [seconds(summary.quantile(DEPLOYMENT, name)) for name in ("p50", "p95")]
     note = "" if summary.note == OWN_GENERATOR else one_line(summary.note, 200)
-    return Line(
+    return HtmlLine(
         count(case.queries),
         case.system,
         tuple(cells),
@@ -151,7 +151,7 @@ def _line(summary: Summary, others: Sequence[Summary]) -> Line:
     )
 
 
-def _plots(summaries: Sequence[Summary], points: int) -> list[Plot]:
+def _plots(summaries: Sequence[ReportSummary], points: int) -> list[Plot]:
     # with one query it is the throughput above
     counts = {summary.case.queries for summary in summaries if summary.rows}
     multi_query = [] if counts == {1} else summaries
@@ -208,7 +208,7 @@ def _plots(summaries: Sequence[Summary], points: int) -> list[Plot]:
     return [Plot(title, caption, Markup(svg)) for title, caption, svg in drawings if svg]
 
 
-def _fluctuates(summary: Summary) -> bool:
+def _fluctuates(summary: ReportSummary) -> bool:
     row = summary.middle_row
     return row is not None and len({point[1] for point in row["series"].get("rate", ())}) > 1
 

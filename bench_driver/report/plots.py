@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from bench_driver.report.document import thin
-from bench_driver.report.summary import Summary, systems_of
+from bench_driver.report.summary import ReportSummary, systems_of
 
 INK, GRID = "#010101", "#020202"
 # a light and a dark page need other shades of a hue; which, the page's style says
@@ -40,7 +40,7 @@ _CUTS = (
     (r"font-size: 9\.5px; |( font-family: [^;\"]*;)", ""),
     (r"(\.\d\d)\d+", r"\1"),
 )
-Figures = Callable[[Summary], list[float]]
+Figures = Callable[[ReportSummary], list[float]]
 
 WIDTH = 9.2
 PANEL_HEIGHT = 2.3
@@ -114,7 +114,9 @@ class Course:
     zero: bool = True
 
 
-def against_queries(summaries: Sequence[Summary], label: str, figures: Figures, upper: Figures | None = None) -> str:
+def against_queries(
+    summaries: Sequence[ReportSummary], label: str, figures: Figures, upper: Figures | None = None
+) -> str:
     """Return a figure against the number of queries, both logarithmic; a bar per system when there is one number only.
 
     Whiskers span the rounds. `upper`, the p95, is a second figure above it, dotted, with open markers.
@@ -132,7 +134,7 @@ def against_queries(summaries: Sequence[Summary], label: str, figures: Figures, 
     return _one_panel(draw, drawn, 3.4) if drawn else ""
 
 
-def over_time(summaries: Sequence[Summary], course: Course, points: int) -> str:
+def over_time(summaries: Sequence[ReportSummary], course: Course, points: int) -> str:
     """Return a panel for each number of queries with the course of a series in each system's middle round.
 
     `upper` is drawn faintly above `column`.
@@ -189,7 +191,7 @@ def short3(value: float) -> str:
     return short(float(f"{value:.3g}"))
 
 
-def _one_panel(draw: Callable[[Axes], None], summaries: Sequence[Summary], height: float) -> str:
+def _one_panel(draw: Callable[[Axes], None], summaries: Sequence[ReportSummary], height: float) -> str:
     with mpl.rc_context(_RC):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.subplots()
@@ -202,7 +204,7 @@ def _one_panel(draw: Callable[[Axes], None], summaries: Sequence[Summary], heigh
         return _svg(figure, str(axes.get_ylabel() or axes.get_xlabel()))
 
 
-def _bars(axes: Axes, summaries: Sequence[Summary], label: str, figures: Figures, upper: Figures | None) -> None:
+def _bars(axes: Axes, summaries: Sequence[ReportSummary], label: str, figures: Figures, upper: Figures | None) -> None:
     systems = systems_of(summaries)
     greatest = 0.0
     for place, summary in enumerate(summaries):
@@ -228,7 +230,7 @@ def _bars(axes: Axes, summaries: Sequence[Summary], label: str, figures: Figures
     axes.set_xlabel(label)
 
 
-def _lines(axes: Axes, summaries: Sequence[Summary], figures: Figures, faint: bool = False) -> None:
+def _lines(axes: Axes, summaries: Sequence[ReportSummary], figures: Figures, faint: bool = False) -> None:
     systems = systems_of(summaries)
     for system in systems:
         system_summaries = sorted((s for s in summaries if s.case.system == system), key=lambda s: s.case.queries)
@@ -263,7 +265,7 @@ def _lines(axes: Axes, summaries: Sequence[Summary], figures: Figures, faint: bo
     _log_ticks(axes)
 
 
-def _draw_course(axes: Axes, summary: Summary, course: Course, systems: Sequence[str], points: int) -> None:
+def _draw_course(axes: Axes, summary: ReportSummary, course: Course, systems: Sequence[str], points: int) -> None:
     course_points = _points(summary, course)
     if not course_points:
         return
@@ -277,7 +279,7 @@ def _draw_course(axes: Axes, summary: Summary, course: Course, systems: Sequence
         axes.plot(xs, upper, linewidth=0.8, alpha=0.4, **style)
 
 
-def _points(summary: Summary, course: Course) -> list[list[float]]:
+def _points(summary: ReportSummary, course: Course) -> list[list[float]]:
     row = summary.middle_row
     return row["series"].get(course.series, []) if row is not None else []
 
@@ -305,7 +307,7 @@ def _log_ticks(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _legend(figure: Figure, summaries: Sequence[Summary], systems: Sequence[str]) -> None:
+def _legend(figure: Figure, summaries: Sequence[ReportSummary], systems: Sequence[str]) -> None:
     handles = [
         Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dashes, linewidth=look.width, label=name)
         for name in systems_of(summaries)

@@ -34,7 +34,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ReportSummary:
     """One case's rounds: `rows` with a figure, `errors` of those without."""
 
     case: Case
@@ -97,7 +97,7 @@ class Summary:
         return "; ".join(notes)
 
 
-def summarize(rows: Iterable[Row], failures: Iterable[Mapping[str, Any]] = ()) -> list[Summary]:
+def summarize(rows: Iterable[Row], failures: Iterable[Mapping[str, Any]] = ()) -> list[ReportSummary]:
     """Return one summary for each case, failures make cases too.
 
     Ordered by workload, number of queries and system; workloads and systems in the order in which they first appear.
@@ -119,7 +119,7 @@ def summarize(rows: Iterable[Row], failures: Iterable[Mapping[str, Any]] = ()) -
     workloads = list(dict.fromkeys(case.workload for case in rows_by_case))
     systems = list(dict.fromkeys(case.system for case in rows_by_case))
     cases = sorted(rows_by_case, key=lambda c: (workloads.index(c.workload), c.queries, systems.index(c.system)))
-    return [Summary(case, tuple(rows_by_case[case]), tuple(errors.get(case, {}).values())) for case in cases]
+    return [ReportSummary(case, tuple(rows_by_case[case]), tuple(errors.get(case, {}).values())) for case in cases]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Ratio:
     deployment: float | None
 
 
-def ratios(summaries: Sequence[Summary]) -> list[Ratio]:
+def ratios(summaries: Sequence[ReportSummary]) -> list[Ratio]:
     """Return Braid's figures over each peer's, for the cases that both were measured in or tried."""
     braid_by_case = {(s.case.workload, s.case.queries): s for s in summaries if s.case.system == OURS}
     quotients = []
@@ -175,14 +175,14 @@ def is_change(before: Sequence[float], after: Sequence[float]) -> bool | None:
     return difference / math.sqrt(total) > _T[min(len(_T), max(1, math.floor(freedom))) - 1]
 
 
-def systems_of(items: Iterable[Summary]) -> list[str]:
+def systems_of(items: Iterable[ReportSummary]) -> list[str]:
     """Return the systems in the order in which they first appear."""
     return list(dict.fromkeys(item.case.system for item in items))
 
 
-def by_workload(items: Iterable[Summary]) -> Mapping[str, list[Summary]]:
+def by_workload(items: Iterable[ReportSummary]) -> Mapping[str, list[ReportSummary]]:
     """Return summaries by workload, in the order in which they first appear."""
-    grouped: dict[str, list[Summary]] = {}
+    grouped: dict[str, list[ReportSummary]] = {}
     for item in items:
         grouped.setdefault(item.case.workload, []).append(item)
     return grouped

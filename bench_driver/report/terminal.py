@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench_driver.report.compare import Comparison
-from bench_driver.report.summary import CORES, DEPLOYMENT, EVENT_TIME, Ratio, Summary, ratios, summarize
+from bench_driver.report.compare import ReportComparison
+from bench_driver.report.summary import CORES, DEPLOYMENT, EVENT_TIME, Ratio, ReportSummary, ratios, summarize
 from bench_driver.report.text import count, table
 
 DASH = "-"
@@ -24,7 +24,7 @@ def render(document: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def render_comparison(comparison: Comparison) -> str:
+def render_comparison(comparison: ReportComparison) -> str:
     """Return two reports side by side, first what makes them hard to compare."""
     rows = [["workload", "queries", "system", "", "before", "after", "after/before", ""]]
     for line in comparison.lines:
@@ -72,13 +72,13 @@ def amount(value: float | None, unit: str) -> str:
     return seconds(value) if unit == "s" else count(value)
 
 
-def pair(summary: Summary, kind: str) -> str:
+def pair(summary: ReportSummary, kind: str) -> str:
     """Return p50 and p95 of a latency."""
     low, high = summary.quantile(kind, "p50"), summary.quantile(kind, "p95")
     return DASH if low is None else f"{seconds(low)} / {seconds(high)}"
 
 
-def _results(summaries: Sequence[Summary]) -> str:
+def _results(summaries: Sequence[ReportSummary]) -> str:
     titles = ("tuples/s", "overall", "latency p50 / p95", "deployed p50 / p95", "cores", "note")
     rows = [["workload", "queries", "system", *titles]]
     for summary in summaries:

@@ -29,7 +29,14 @@ from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadRes
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
 from bench_driver.service_process import ServiceFailedError, ServiceProcess
-from bench_driver.systems.system import QUEUE, Deployment, Output, System, SystemFailedError, UnsupportedError
+from bench_driver.systems.system import (
+    QUEUE,
+    System,
+    SystemDeployment,
+    SystemFailedError,
+    SystemOutput,
+    UnsupportedError,
+)
 from bench_driver.workload import Churn, Workload
 
 READY_SECONDS = 240.0
@@ -70,7 +77,7 @@ class BraidSystem(System):
         self._files: tempfile.TemporaryDirectory[str] | None = None
         self._churn: QueryLoad | None = None
         self._live: tuple[str, ...] = ()
-        self._outputs: list[Output] = []
+        self._outputs: list[SystemOutput] = []
         self._rows_read: Counter[str] = Counter()
         self._errors: dict[str, str] = {}
         self._memory_bytes = 0
@@ -108,7 +115,7 @@ class BraidSystem(System):
             pq.write_table(static_table(name), path)
             self._client.create_table(table_sql(name, TABLE_COLUMNS[name], str(path)))
 
-    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> SystemDeployment:
         """Register the queries at that rate and return once all are RUNNING; UnsupportedError if one is refused."""
         with self._translated():
             service, client = self._running()
@@ -129,7 +136,7 @@ class BraidSystem(System):
                 )
             self._live += result.live
         last = max(request.acknowledged or 0.0 for request in result.requests)
-        return Deployment(len(queries), result.latencies(CREATE), last - result.started_at)
+        return SystemDeployment(len(queries), result.latencies(CREATE), last - result.started_at)
 
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Go on making and retiring queries in the load's own process; the first round is at once."""
@@ -148,7 +155,7 @@ class BraidSystem(System):
             self._churn = QueryLoad(plan)
             self._churn.wait_started()
 
-    def end_churn(self) -> Deployment:
+    def end_churn(self) -> SystemDeployment:
         """Make and retire no more, wait for what is under way, and tell of all.
 
         A request that was still waiting counts with the time it had waited, so latencies that grow are seen.
@@ -163,9 +170,9 @@ class BraidSystem(System):
         self._live = result.live
         acknowledged = [request for request in result.of(CREATE) if request.acknowledged is not None]
         seconds = result.ended_at - result.started_at
-        return Deployment(len(acknowledged), result.latencies(CREATE), seconds, result.latencies(DELETE))
+        return SystemDeployment(len(acknowledged), result.latencies(CREATE), seconds, result.latencies(DELETE))
 
-    def outputs(self) -> list[Output]:
+    def outputs(self) -> list[SystemOutput]:
         """Return what the consumer read of the probes so far."""
         with self._translated():
             if self._consumer is not None:
@@ -310,13 +317,15 @@ class BraidSystem(System):
             raise self._failure(str(error)) from error
 
 
-def outputs_of(page: Mapping[str, Any]) -> list[Output]:
+def outputs_of(page: Mapping[str, Any]) -> list[SystemOutput]:
     """Return the outputs that the consumer told; SystemFailedError when it could not read a probe on."""
     if "error" in page:
         raise SystemFailedError(f"Braid: the results of probe {page['query']} cannot be read: {page['error']}")
     if page["event_ms"] is None:
         return []
-    return [Output(page["arrived"], ms / 1000, rows) for ms, rows in zip(page["event_ms"], page["rows"], strict=True)]
+    return [
+        SystemOutput(page["arrived"], ms / 1000, rows) for ms, rows in zip(page["event_ms"], page["rows"], strict=True)
+    ]
 
 
 def _describe_first(requests: Sequence[LoadRequest]) -> str:

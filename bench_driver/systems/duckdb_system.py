@@ -15,8 +15,8 @@ from typing import Any
 from bench_driver.child import ChildProcess, module_command
 from bench_driver.mixed_query import MixedQuery, Query
 from bench_driver.query_load.probes import choose_probes
-from bench_driver.systems.peer_system import Answers, PeerSystem
-from bench_driver.systems.system import QUEUE, Deployment, UnsupportedError
+from bench_driver.systems.peer_system import PeerAnswers, PeerSystem
+from bench_driver.systems.system import QUEUE, SystemDeployment, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
 BATCHES = "duckdb-batches"
@@ -43,12 +43,12 @@ class DuckdbSystem(PeerSystem):
         if len(workload.streams) != 1:
             raise UnsupportedError(f"the script reads one stream, and {workload.name!r} has {len(workload.streams)}")
         (stream,) = workload.streams
-        self._workload, self._answers = workload, Answers()
+        self._workload, self._answers = workload, PeerAnswers()
         peer = ChildProcess(self.name, module_command("bench_driver.peers.duckdb_program"))
         task = {"stream": stream.name, "location": locations[stream.name], "tables": workload.tables}
         self._settings = dict(self._open(peer, {**task, "cores": os.cpu_count() or 1}, READY_SECONDS))
 
-    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> SystemDeployment:
         """Have the queries run, `per_second` of them a second, and wait until all do."""
         peer = self._started()
         assert self._workload is not None
@@ -69,7 +69,7 @@ class DuckdbSystem(PeerSystem):
         requests = [partial(run, number) for number in range(len(specs))]
         requirement = f"{len(specs)} queries must run within {DEPLOY_SECONDS:g} s"
         latencies = self._run(requests, per_second, deadline, requirement)
-        return Deployment(len(specs), latencies, time.time() - began)
+        return SystemDeployment(len(specs), latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:  # noqa: ARG002 - none come or go
         """Refuse it: no mixed workload has one."""

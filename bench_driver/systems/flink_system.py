@@ -25,10 +25,10 @@ from bench_driver.programs.standalone import say
 from bench_driver.query_load.probes import choose_probes
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.peer_system import STOPPED, Answers, PeerSystem
+from bench_driver.systems.peer_system import STOPPED, PeerAnswers, PeerSystem
 from bench_driver.systems.system import (
     OWN_GENERATOR,
-    Deployment,
+    SystemDeployment,
     SystemFailedError,
     UnsupportedError,
     queries_of_templates,
@@ -74,10 +74,10 @@ class FlinkSystem(PeerSystem):
         """See that there is a Flink to start: how large its cluster must be is known when the queries are."""
         self.stop()
         python = ensure_environment(say)
-        self._workload, self._answers, self._live, self._options = workload, Answers(), deque(), {}
+        self._workload, self._answers, self._live, self._options = workload, PeerAnswers(), deque(), {}
         self._peer = ChildProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
 
-    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> SystemDeployment:
         """Start a cluster for so many queries, then submit them, `per_second` a second, and wait until all run.
 
         What does not run within `DEPLOY_SECONDS` has failed; then nothing is left running.
@@ -98,7 +98,7 @@ class FlinkSystem(PeerSystem):
         except BaseException:
             self.stop()
             raise
-        return Deployment(len(queries), () if self._together else latencies, time.time() - began)
+        return SystemDeployment(len(queries), () if self._together else latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Go on submitting jobs and cancelling as many of the oldest."""
@@ -115,7 +115,7 @@ class FlinkSystem(PeerSystem):
 
         self._start_churn(churn, replace_oldest)
 
-    def end_churn(self) -> Deployment:
+    def end_churn(self) -> SystemDeployment:
         """Ask for no more, wait for what was asked for, and tell of it."""
         self._started()
         return super().end_churn()

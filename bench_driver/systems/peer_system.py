@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench_driver.child import ChildProcess, Line
-from bench_driver.systems.system import Deployment, Output, System, SystemFailedError, UnsupportedError
+from bench_driver.child import ChildProcess, OutputLine
+from bench_driver.systems.system import System, SystemDeployment, SystemFailedError, SystemOutput, UnsupportedError
 from bench_driver.workload import Churn
 
 RUNNING, STOPPED = "running", "stopped"
@@ -24,24 +24,24 @@ POLL_SECONDS = 0.02
 
 
 @dataclass
-class Answers:
+class PeerAnswers:
     """What the program said so far; `failed` has the number of a query, None for none of them, and the reason."""
 
     lines: int = 0
     acknowledged_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When it said that a query is RUNNING or STOPPED, in seconds since 1970."""
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[SystemOutput] = field(default_factory=list)
     taken: list[tuple[float, int]] = field(default_factory=list)
     refused: str | None = None
     failed: tuple[int | None, str] | None = None
 
-    def take(self, lines: Sequence[Line]) -> None:
+    def take(self, lines: Sequence[OutputLine]) -> None:
         """Take in what it said since the last time."""
         self.lines += len(lines)
         for line in lines:
             match line.value:
                 case {"arrived": arrived, "latest": latest}:
-                    self.outputs += [Output(arrived, event_time, rows) for event_time, rows in latest]
+                    self.outputs += [SystemOutput(arrived, event_time, rows) for event_time, rows in latest]
                 case {"taken": [at, rows]}:
                     self.taken.append((at, rows))
                 case {"running": int(number)}:
@@ -110,7 +110,7 @@ class PeerSystem(System):
     def __init__(self, name: str) -> None:
         self.name = name
         self._peer: ChildProcess | None = None
-        self._answers = Answers()
+        self._answers = PeerAnswers()
         self._reading = threading.Lock()
         self._churn: ChurnThread | None = None
 
@@ -118,7 +118,7 @@ class PeerSystem(System):
     def _problem(self, number: int | None, reason: str) -> str:
         """Return in words that a query, or the program, has failed."""
 
-    def end_churn(self) -> Deployment:
+    def end_churn(self) -> SystemDeployment:
         """Ask for no more, wait for what was asked for, and tell of it."""
         churn, self._churn = self._churn, None
         if churn is None:
@@ -133,14 +133,14 @@ class PeerSystem(System):
         times = self._answers.acknowledged_at
         creations = tuple(times[RUNNING, created] - due for due, created, _ in churn.replacements)
         deletions = tuple(times[STOPPED, retired] - due for due, _, retired in churn.replacements)
-        return Deployment(len(creations), creations, time.time() - churn.began, deletions)
+        return SystemDeployment(len(creations), creations, time.time() - churn.began, deletions)
 
     def taken(self) -> list[tuple[float, int]]:
         """Return what the slowest query took of the peer's own generator, whenever it took some."""
         self._read()
         return list(self._answers.taken)
 
-    def outputs(self) -> list[Output]:
+    def outputs(self) -> list[SystemOutput]:
         """Return the rows of the probe queries, those read at once and of one millisecond of event time together."""
         self._read()
         return list(self._answers.outputs)

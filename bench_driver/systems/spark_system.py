@@ -21,7 +21,7 @@ from bench_driver.mixed_query import Query
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
 from bench_driver.systems.peer_system import RUNNING, PeerSystem
-from bench_driver.systems.system import OWN_GENERATOR, QUEUE, Deployment, UnsupportedError, queries_of_templates
+from bench_driver.systems.system import OWN_GENERATOR, QUEUE, SystemDeployment, UnsupportedError, queries_of_templates
 from bench_driver.workload import Churn, Workload
 
 SPARK_SYSTEMS = ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own")
@@ -86,7 +86,7 @@ class SparkSystem(PeerSystem):
         }
         self._settings = dict(self._open(peer, task, READY_SECONDS))
 
-    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> SystemDeployment:
         """Start the streaming queries, `per_second` of them a second, and wait until each has done a batch.
 
         With nothing to read yet, looking for it counts as a batch. What does not run within `deploy_seconds` has
@@ -107,7 +107,7 @@ class SparkSystem(PeerSystem):
         except BaseException:
             self.stop()
             raise
-        return Deployment(len(queries), () if self._fused else latencies, time.time() - began)
+        return SystemDeployment(len(queries), () if self._fused else latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[Query], churn: Churn) -> None:
         """Go on making and retiring streaming queries; a new one takes the place of the oldest."""

@@ -29,7 +29,7 @@ class UnsupportedError(Exception):
 
 
 @dataclass(frozen=True)
-class Output:
+class SystemOutput:
     """Rows that came to the consumer at `arrived` and whose newest contributing tuple is of `event_time`.
 
     Both in seconds since 1970; `event_time` follows definition 3 of the thesis.
@@ -41,7 +41,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Deployment:
+class SystemDeployment:
     """Queries that run: seconds from each request to RUNNING as the client saw it, and the seconds it took in all.
 
     `latencies` is empty for a system that gets its queries before it starts; `deletions` are the same of retirements.
@@ -78,7 +78,7 @@ class System(ABC):
         """Start it and declare the workload's streams; `locations` is the Flight location of each stream's queue."""
 
     @abstractmethod
-    def deploy(self, queries: Sequence[Query], per_second: float) -> Deployment:
+    def deploy(self, queries: Sequence[Query], per_second: float) -> SystemDeployment:
         """Run the queries, `per_second` of them a second where it takes queries while it runs.
 
         Raises UnsupportedError, with the system's own words, when it cannot run such queries.
@@ -92,11 +92,11 @@ class System(ABC):
         """
 
     @abstractmethod
-    def end_churn(self) -> Deployment:
+    def end_churn(self) -> SystemDeployment:
         """Stop making and retiring queries, wait for those under way, and tell of those since `begin_churn`."""
 
     @abstractmethod
-    def outputs(self) -> list[Output]:
+    def outputs(self) -> list[SystemOutput]:
         """Return everything that the probe queries gave to their consumer so far."""
 
     @abstractmethod

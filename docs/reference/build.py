@@ -38,16 +38,16 @@ _FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Block:
+class ExampleBlock:
     """A fenced block: the words behind its fence, and its text."""
 
     words: tuple[str, ...]
     text: str
 
 
-def blocks(template: str) -> list[Block]:
+def blocks(template: str) -> list[ExampleBlock]:
     """Return the fenced blocks of a template in order."""
-    return [Block(tuple(found[1].split()), found[2]) for found in _FENCE.finditer(template)]
+    return [ExampleBlock(tuple(found[1].split()), found[2]) for found in _FENCE.finditer(template)]
 
 
 def build(braid: BraidClient, template: str) -> str:
@@ -67,7 +67,7 @@ def examples(template: str) -> list[str]:
     return [line for block in blocks(template) if block.words == ("functions",) for line in block.text.splitlines()]
 
 
-def _answers(braid: BraidClient, parts: Sequence[Block], folder: Path) -> list[str]:
+def _answers(braid: BraidClient, parts: Sequence[ExampleBlock], folder: Path) -> list[str]:
     """Return what stands on the page for each block."""
     for block in parts:
         if block.words[0] == "csv":
@@ -91,7 +91,7 @@ def _answers(braid: BraidClient, parts: Sequence[Block], folder: Path) -> list[s
     return [_shown(braid, block, rows.get(block, [])) for block in parts]
 
 
-def _text(block: Block) -> str:
+def _text(block: ExampleBlock) -> str:
     """Return the query of a block: all expressions of a table of functions are one."""
     if block.words != ("functions",):
         return block.text
@@ -115,7 +115,7 @@ def _rows(braid: BraidClient, query_id: str) -> list[dict[str, Any]]:
     return [row for row in rows if CLOSING[:16] not in str(row.get("window_start"))]
 
 
-def _shown(braid: BraidClient, block: Block, rows: list[dict[str, Any]]) -> str:
+def _shown(braid: BraidClient, block: ExampleBlock, rows: list[dict[str, Any]]) -> str:
     kind = block.words[-1] if len(block.words) == 2 else block.words[0]
     if block.words[0] in ("ndjson", "csv"):
         return f"```{block.words[0]}\n{block.text}```"
@@ -157,12 +157,12 @@ def _cell(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".000000Z")
 
 
-def _clean_up(braid: BraidClient, parts: Sequence[Block]) -> None:
+def _clean_up(braid: BraidClient, parts: Sequence[ExampleBlock]) -> None:
     for name, kind in _declared(parts):
         braid.sql(f"DROP {kind} IF EXISTS {name}")
 
 
-def _declared(parts: Sequence[Block]) -> Iterator[tuple[str, str]]:
+def _declared(parts: Sequence[ExampleBlock]) -> Iterator[tuple[str, str]]:
     for block in parts:
         found = re.match(r"CREATE (STREAM|TABLE) (\w+)", block.text)
         if block.words == ("sql", "declare") and found is not None:

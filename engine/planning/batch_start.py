@@ -47,7 +47,7 @@ _MARGIN = 1.25
 _LITTLE = 0.2
 
 
-class WindowEnds:
+class ExpectedEnds:
     """At which event times windows of running queries end, and how many queries have rows whenever tuples come."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class BatchStart:
 
     def __init__(self, apart_us: int = 100_000) -> None:
         self.apart_us = apart_us
-        self.ends = WindowEnds()
+        self.ends = ExpectedEnds()
         self._durations_us: deque[int] = deque(maxlen=_BATCHES // 2)
         self._delays: dict[str, deque[int]] = {}
         self._reached: dict[str, int] = {}

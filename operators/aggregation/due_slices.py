@@ -61,7 +61,7 @@ class DueSlices:
                     reached[run] = first
             yield alike, spans
 
-    def blocks(self, cells: int, keys: int) -> list[Block] | None:
+    def blocks(self, cells: int, keys: int) -> list[SliceBlock] | None:
         """Return blocks of windows to be added up at once, None where it is quicker to go ending by ending."""
         if len(self.endings) == 1:
             return None
@@ -81,7 +81,7 @@ class DueSlices:
         bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(first_due)]
         due_bounds = [*first_due.tolist(), len(self._end)]
         return [
-            Block(
+            SliceBlock(
                 slice(due_bounds[low], due_bounds[high]), stride, keys, high - low, window_of - low,
                 self._bucket_numbers, [f[low:high] for f in first], [a[low:high] for a in after],
             )
@@ -96,7 +96,7 @@ class DueSlices:
 
 
 @dataclass(frozen=True)
-class Block:
+class SliceBlock:
     """The windows of ``due``, added up in arrays of shape (windows · stride, keys): a window has ``stride`` cells.
 
     ``first`` and ``after`` have the slices that each window reads, for each run of slices; ``buckets`` says which

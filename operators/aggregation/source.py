@@ -26,7 +26,7 @@ from operators.operator import Arrived, ChunkOutput, Input
 from operators.placement import Placement
 from operators.predicates.cell_space import CellSpace, Groups, cell_spaces
 from operators.query_parts import AGGREGATION, Measure
-from operators.report import Chunk, Work
+from operators.report import ChunkWork, Work
 from operators.state.bucket import Bucket
 from operators.state.query_runs import Partials
 from operators.state.sliced_tuples import SlicedTuples
@@ -149,7 +149,7 @@ class AggregationSource:
             ids = [query.id for query in operator.queries]
             with work.timed(operator.name), isolate_failures(ids, output.failures):
                 sliced, buckets = self._add_up(operator, arrived)
-                work.saw(operator.name, Chunk(arrived.tuples.length, len(sliced.slices), sliced.keys.count))
+                work.saw(operator.name, ChunkWork(arrived.tuples.length, len(sliced.slices), sliced.keys.count))
                 output.buckets += buckets
 
     def _add_up(

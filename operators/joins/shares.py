@@ -20,7 +20,7 @@ from sources.core.columns import one_array
 
 
 @dataclass(frozen=True)
-class Share:
+class KeyShare:
     """Some tuples of a chunk, ascending, or all; they have so many key ``groups``.
 
     What group g has goes to partition g + l for each l of ``partitions``.
@@ -31,7 +31,7 @@ class Share:
     partitions: range
 
     @classmethod
-    def of_all(cls, placement: Placement, partitions: int) -> Share:
+    def of_all(cls, placement: Placement, partitions: int) -> KeyShare:
         """Return the share that has all tuples."""
         return cls(None, 1, range(partitions)) if placement.is_everywhere else cls(None, partitions, range(1))
 
@@ -44,35 +44,35 @@ def shares_of(
     columns: Sequence[str],
     placement: Placement,
     partitions: int,
-) -> list[Share]:
+) -> list[KeyShare]:
     """Return the shares of those tuples whose event times lie in ``[span[0], span[1])`` (µs).
 
     Which partition a tuple is spread to depends on itself alone, on what it is spread by, else on its event time and
     ``columns``: so another attempt that gets the same tuples in other chunks does the same with each.
     """
-    unsplit_share = Share.of_all(placement, partitions)
+    unsplit_share = KeyShare.of_all(placement, partitions)
     in_span = (times >= span[0]) & (times < span[1])
     rows = None if in_span.all() else np.flatnonzero(in_span).astype(np.int32)
     if rows is not None and not len(rows):
         return []
     if not placement.split or placement.is_everywhere:
-        return [Share(rows, unsplit_share.groups, unsplit_share.partitions)]
+        return [KeyShare(rows, unsplit_share.groups, unsplit_share.partitions)]
     is_split = _is_split(tuples, keys, placement)
     if not is_split.any():
-        return [Share(rows, unsplit_share.groups, unsplit_share.partitions)]
+        return [KeyShare(rows, unsplit_share.groups, unsplit_share.partitions)]
     split = np.flatnonzero(in_span & is_split).astype(np.int32)
     not_split = np.flatnonzero(in_span & ~is_split).astype(np.int32)
-    shares = [Share(not_split, unsplit_share.groups, unsplit_share.partitions)]
+    shares = [KeyShare(not_split, unsplit_share.groups, unsplit_share.partitions)]
     if placement.is_spread:
         time_column = () if placement.by else (pa.array(times[split]),)
         values = [*time_column, *(tuples.columns[name].take(pa.array(split)) for name in placement.by or columns)]
         partition_of = key_groups(values, len(split), partitions, placement.salt)
         shares += [
-            Share(split[partition_of == partition], 1, range(partition, partition + 1))
+            KeyShare(split[partition_of == partition], 1, range(partition, partition + 1))
             for partition in range(partitions)
         ]
     else:
-        shares.append(Share(split, 1, range(partitions)))
+        shares.append(KeyShare(split, 1, range(partitions)))
     return [share for share in shares if share.rows is not None and len(share.rows)]
 
 

@@ -13,12 +13,12 @@ from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of
 from operators.failure_isolation import isolate_failures
 from operators.joins.parts import Part, columns_for_rows, columns_to_spread_by, join_of, parts_over
-from operators.joins.shares import Share, shares_of
+from operators.joins.shares import KeyShare, shares_of
 from operators.live_queries import LiveQueries
 from operators.operator import Arrived, ChunkOutput, Input
 from operators.predicates.cell_space import assign_cells
 from operators.query_parts import Measure
-from operators.report import Chunk, Work, index_of
+from operators.report import ChunkWork, Work, index_of
 from operators.state.bucket import Bucket
 from operators.state.tuple_bucket import Wanted, index_tuples
 
@@ -60,11 +60,11 @@ class InputOperator:
         """Whether all tuples go where their keys do."""
         return self.span == (EARLIEST, LATEST) and not self.counted.placement.split
 
-    def shares(self, arrived: Arrived, partitions: int) -> Iterator[tuple[Share, Arrived]]:
+    def shares(self, arrived: Arrived, partitions: int) -> Iterator[tuple[KeyShare, Arrived]]:
         """Yield the shares of a chunk that go to different partitions, each with its tuples."""
         counted = self.counted
         if self.takes_all:
-            yield Share.of_all(counted.placement, partitions), arrived
+            yield KeyShare.of_all(counted.placement, partitions), arrived
             return
         shares = shares_of(
             arrived.tuples, arrived.times, self.span, counted.keys, self.columns or (), counted.placement, partitions
@@ -117,8 +117,8 @@ class JoinSource:
 
     def _process(
         self, operator: InputOperator, arrived: Arrived
-    ) -> tuple[Chunk, list[tuple[int, Bucket]], list[Wanted]]:
-        counted, largest = operator.counted, Chunk()
+    ) -> tuple[ChunkWork, list[tuple[int, Bucket]], list[Wanted]]:
+        counted, largest = operator.counted, ChunkWork()
         buckets: list[tuple[int, Bucket]] = []
         wanted: list[Wanted] = []
         for share, taken in operator.shares(arrived, self._partitions):
@@ -129,7 +129,7 @@ class JoinSource:
                 buckets += [
                     (group + partition, bucket) for group, bucket in of_groups for partition in share.partitions
                 ]
-            largest = max(largest, Chunk(taken.tuples.length, len(sliced.slices), sliced.keys.count))
+            largest = max(largest, ChunkWork(taken.tuples.length, len(sliced.slices), sliced.keys.count))
             if operator.columns is not None:
                 mine = Wanted(counted.name, _selected(counted, taken), sliced.keys, operator.columns, share.partitions)
                 wanted.append(mine if share.rows is None else mine.among_all(share.rows, arrived.tuples.length))

@@ -118,7 +118,7 @@ class TextsIn(Atom):
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome(Atom):
+class TruthBits(Atom):
     """The tuples at which any other expression is true, or false."""
 
     value: Value
@@ -208,7 +208,7 @@ class Bitmaps:
             value = self._value(compared)
             return self._once(InTruth, value, true), self._once(InTruth, value, false)
         value = self._value(condition)
-        return self._once(Outcome, value, True), self._once(Outcome, value, False)
+        return self._once(TruthBits, value, True), self._once(TruthBits, value, False)
 
 
 def compared_values(condition: Expression) -> Iterator[Expression]:

@@ -17,9 +17,9 @@ from engine.data_layout import BATCHES
 from router.batch_index import BatchIndex
 from router.delivery.delivery import Delivery, NewRows
 from router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
-from router.delivery.progress import Progress, part_of, read_progress, tell_alive, write_progress
+from router.delivery.progress import DeliveryProgress, part_of, read_progress, tell_alive, write_progress
 from router.delivery.refused_rows import RefusedRows
-from router.delivery.share import Share, holding
+from router.delivery.share import DeliveryShard, holding
 from router.delivery.sink_worker import SinkWorker
 from router.result_reader import ResultReader
 from router.sinks.sink import DelivererIdentity
@@ -39,7 +39,7 @@ log = logging.getLogger("braid.deliverer")
 class Deliverer:
     """Delivers the queries of a share until it is told to stop; used by one thread."""
 
-    def __init__(self, storage: Storage, share: Share, sink_folder: str = "") -> None:
+    def __init__(self, storage: Storage, share: DeliveryShard, sink_folder: str = "") -> None:
         """Confine sinks as the service does; ``sink_folder`` is the folder for them where this machine has another."""
         self._storage = storage
         self._share = share
@@ -48,7 +48,7 @@ class Deliverer:
         self._batches = RecordLog(storage, BATCHES)
         self._reader = ResultReader(storage, BatchIndex(self._batches))
         self._refused = RefusedRows(storage)
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, DeliveryProgress] = {}
         self._deliveries: dict[str, tuple[Delivery, SinkWorker]] = {}
         self._workers: dict[str, SinkWorker] = {}
         self._dropped: set[int] = set()
@@ -100,7 +100,7 @@ class Deliverer:
             if part_of(query.id) not in self._share.parts:
                 continue
             if query.id not in self._deliveries:
-                if not self._progress.setdefault(query.id, Progress()).is_over:
+                if not self._progress.setdefault(query.id, DeliveryProgress()).is_over:
                     self._begin(query)
             elif self._deliveries[query.id][0].query is not query:
                 self._deliveries[query.id][1].update(query)
@@ -201,7 +201,7 @@ class Deliverer:
         self._dropped -= parts
         deliveries = self._deliveries.copy()
         parts.update(part_of(query_id) for query_id, (delivery, _) in deliveries.items() if delivery.is_dirty)
-        by_part: dict[int, dict[str, Progress]] = {part: {} for part in parts}
+        by_part: dict[int, dict[str, DeliveryProgress]] = {part: {} for part in parts}
         for query_id, progress in list(self._progress.items()):
             part = part_of(query_id)
             if part in by_part:

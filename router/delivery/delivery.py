@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 import orjson
 
-from router.cursor import Position, decode_cursor, encode_cursor
+from router.cursor import CursorPosition, decode_cursor, encode_cursor
 from router.delivery.delivery_log import DeliveredQuery
-from router.delivery.progress import DELIVERING, DONE, RETRYING, Progress
+from router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress
 from router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
 from router.page import Page
 from router.result_reader import ResultReader
 from router.row_text import objects
-from router.sinks.sink import Destination, Rows, RowsRefused, Sink, SinkDown
+from router.sinks.sink import Destination, RowsRefused, Sink, SinkDown, SinkRows
 from sources.core.errors import Gone
 
 FIRST_REST_SECONDS = 0.5
@@ -58,7 +58,7 @@ class Readable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeliveryOutcome:
     """A page that was delivered, or one row that was set aside.
 
     ``waiting_since_us`` is when the batch with the next rows was committed, if any; ``refusal`` is why the place will
@@ -74,7 +74,7 @@ class Outcome:
 class Delivery:
     """The delivery of one query; ``latest`` is the newest batch that is visible when it begins."""
 
-    def __init__(self, query: DeliveredQuery, progress: Progress, latest: int, refused: RefusedRows) -> None:
+    def __init__(self, query: DeliveredQuery, progress: DeliveryProgress, latest: int, refused: RefusedRows) -> None:
         self.query = query
         self.progress = progress
         self.is_dirty = True
@@ -95,7 +95,7 @@ class Delivery:
         self._refused = refused
         self._suspects = Suspects(query.sink.max_retries)
         # the place after the last row that was set aside; None until it is looked up
-        self._aside_end: Position | None = None
+        self._aside_end: CursorPosition | None = None
 
     @property
     def due(self) -> float:
@@ -150,7 +150,7 @@ class Delivery:
         reader: ResultReader,
         get_readable: Callable[[], Readable],
         oldest_seq: OldestSeq,
-    ) -> Outcome:
+    ) -> DeliveryOutcome:
         """Deliver a page of what ``get_readable`` says once the sink is open, or set one row aside.
 
         Raises what went wrong.
@@ -166,7 +166,7 @@ class Delivery:
         reader: ResultReader,
         get_readable: Callable[[], Readable],
         oldest_seq: OldestSeq,
-    ) -> Outcome | None:
+    ) -> DeliveryOutcome | None:
         """Do as :meth:`deliver`; return None when fewer rows are to be tried at once."""
         is_behind = False
         if self._sink is None or self._opened_by is not destination:
@@ -177,13 +177,13 @@ class Delivery:
         query = readable.query
         # what the place has lost is delivered again, as far as it is kept
         from_seq = oldest_seq() if is_behind else readable.from_seq
-        position = max(decode_cursor(self._cursor, query.id), Position(min(from_seq, readable.latest + 1)))
+        position = max(decode_cursor(self._cursor, query.id), CursorPosition(min(from_seq, readable.latest + 1)))
         most_rows = self._suspects.at_most(query.sink.flush_rows)
         page = reader.read(query, encode_cursor(position, query.id), most_rows, readable.latest)
         refusal = None
         if len(page.table):
             try:
-                self._sink.write(Rows(page.table, page.cursor, page.runs))
+                self._sink.write(SinkRows(page.table, page.cursor, page.runs))
                 self._suspects.take(len(page.table))
             except RowsRefused as problem:
                 self._sink = None
@@ -197,15 +197,15 @@ class Delivery:
         waiting_since_us = None
         if page.has_more:
             waiting_since_us = reader.index.entry(decode_cursor(page.cursor, query.id).seq).committed_us
-        return Outcome(readable, page, waiting_since_us, refusal)
+        return DeliveryOutcome(readable, page, waiting_since_us, refusal)
 
     def _set_aside(self, page: Page, refusal: str) -> None:
         """Keep the only row of a page as a dead letter; it is durable when this returns."""
         (row,) = objects(page.table)
         seq, number, _ = page.runs[0]
-        refused = RefusedRow(Position(seq, number), refusal, time.time_ns() // 1000, orjson.dumps(row))
+        refused = RefusedRow(CursorPosition(seq, number), refusal, time.time_ns() // 1000, orjson.dumps(row))
         self._refused.keep(self.query.id, refused)
-        self._aside_end = max(self._aside_end or Position(0), Position(seq, number + 1))
+        self._aside_end = max(self._aside_end or CursorPosition(0), CursorPosition(seq, number + 1))
         self._suspects.set_aside()
 
     def _resumed(self, sink: Sink) -> tuple[str, bool]:
@@ -218,7 +218,7 @@ class Delivery:
             and decode_cursor(sink_cursor, query_id) < decode_cursor(kept_cursor, query_id)
         ):
             return sink_cursor, True
-        cursor = sink_cursor or kept_cursor or encode_cursor(Position(self.query.first_seq), query_id)
+        cursor = sink_cursor or kept_cursor or encode_cursor(CursorPosition(self.query.first_seq), query_id)
         # rows that were set aside last are in no cursor
         if self._aside_end is None:
             self._aside_end = self._refused.end(query_id)
@@ -226,7 +226,7 @@ class Delivery:
             cursor = encode_cursor(self._aside_end, query_id)
         return cursor, False
 
-    def note(self, outcome: Outcome, now: float) -> None:
+    def note(self, outcome: DeliveryOutcome, now: float) -> None:
         """Note that a page was delivered."""
         progress, page = self.progress, outcome.page
         count = len(page.table)

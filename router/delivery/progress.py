@@ -27,7 +27,7 @@ LATENCY_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass
-class Progress:
+class DeliveryProgress:
     """How far one delivery has got.
 
     ``cursor`` is the place after the rows that were delivered last, None before the first; between it and batch
@@ -64,7 +64,7 @@ class Progress:
         self.latency_counts[bisect_left(LATENCY_SECONDS, latency_us / 1e6)] += 1
         self.latency_us += latency_us
 
-    def copy(self) -> Progress:
+    def copy(self) -> DeliveryProgress:
         """Return a copy that later changes leave as it is."""
         return replace(self, latency_counts=self.latency_counts.copy())
 
@@ -79,19 +79,19 @@ def part_of(query_id: str) -> int:
     return zlib.crc32(query_id.encode()) % PARTS
 
 
-def read_progress(storage: Storage, parts: Iterable[int] = range(PARTS)) -> dict[str, Progress]:
+def read_progress(storage: Storage, parts: Iterable[int] = range(PARTS)) -> dict[str, DeliveryProgress]:
     """Return what is known of the queries in some parts, by their ids."""
-    progress: dict[str, Progress] = {}
+    progress: dict[str, DeliveryProgress] = {}
     for part in parts:
         try:
             values: dict[str, dict[str, Any]] = storage.get_json(_path(part))
         except FileNotFoundError:
             continue
-        progress |= {query_id: Progress(**value) for query_id, value in values.items()}
+        progress |= {query_id: DeliveryProgress(**value) for query_id, value in values.items()}
     return progress
 
 
-def write_progress(storage: Storage, part: int, progress: Mapping[str, Progress]) -> None:
+def write_progress(storage: Storage, part: int, progress: Mapping[str, DeliveryProgress]) -> None:
     """Write what is known of the queries in a part."""
     storage.put(_path(part), orjson.dumps({query_id: asdict(entry) for query_id, entry in progress.items()}))
 

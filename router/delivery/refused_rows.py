@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from router.cursor import Position
+from router.cursor import CursorPosition
 from router.delivery.progress import part_of
 from sources.core.storage import Storage
 
@@ -73,7 +73,7 @@ class Suspects:
 class RefusedRow:
     """A row, as a JSON object, and why it was refused; ``received_us`` is when it was set aside, in microseconds."""
 
-    position: Position
+    position: CursorPosition
     detail: str
     received_us: int
     row: bytes
@@ -84,7 +84,7 @@ class RefusedPage:
     """Rows in order, and the place after them."""
 
     rows: list[RefusedRow]
-    end: Position
+    end: CursorPosition
 
 
 class RefusedRows:
@@ -104,12 +104,12 @@ class RefusedRows:
         name = f"{query_id}~{position.seq:020d}~{position.row:020d}.json"
         self._storage.put(f"{_folder(part_of(query_id))}/{name}", orjson.dumps(content))
 
-    def end(self, query_id: str) -> Position:
+    def end(self, query_id: str) -> CursorPosition:
         """Return the place after the last row that is kept of a query, the very first place where there is none."""
         last = max((position for position, _ in self._places(query_id)), default=None)
-        return Position(0) if last is None else Position(last.seq, last.row + 1)
+        return CursorPosition(0) if last is None else CursorPosition(last.seq, last.row + 1)
 
-    def read(self, query_id: str, after: Position, latest: int, limit: int, most_bytes: int) -> RefusedPage:
+    def read(self, query_id: str, after: CursorPosition, latest: int, limit: int, most_bytes: int) -> RefusedPage:
         """Return rows from a place on, of batches up to ``latest``: at most ``limit``, and about ``most_bytes``."""
         rows: list[RefusedRow] = []
         size, end = 0, after
@@ -124,7 +124,7 @@ class RefusedRows:
                 continue
             row = orjson.dumps(content["row"])
             rows.append(RefusedRow(position, content["detail"], content["received_us"], row))
-            size, end = size + len(row), Position(position.seq, position.row + 1)
+            size, end = size + len(row), CursorPosition(position.seq, position.row + 1)
         return RefusedPage(rows, end)
 
     def trim(self, parts: Iterable[int], oldest_seq: Callable[[], int]) -> None:
@@ -140,7 +140,7 @@ class RefusedRows:
             for name in [*gone, *_above(sizes)]:
                 self._storage.delete(f"{_folder(part)}/{name}")
 
-    def _places(self, query_id: str) -> list[tuple[Position, str]]:
+    def _places(self, query_id: str) -> list[tuple[CursorPosition, str]]:
         names = self._storage.names(_folder(part_of(query_id)))
         return [(_place(name), name) for name in names if name.startswith(f"{query_id}~")]
 
@@ -166,9 +166,9 @@ def _above(sizes: dict[str, int]) -> list[str]:
     return above
 
 
-def _place(name: str) -> Position:
+def _place(name: str) -> CursorPosition:
     _, seq, row = name.removesuffix(".json").split("~")
-    return Position(int(seq), int(row))
+    return CursorPosition(int(seq), int(row))
 
 
 def _folder(part: int) -> str:

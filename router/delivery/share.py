@@ -25,7 +25,7 @@ log = logging.getLogger("braid.deliverer")
 
 
 @dataclass(frozen=True)
-class Share:
+class DeliveryShard:
     """Share ``number`` (from 1) of ``of`` equal ones."""
 
     number: int = 1
@@ -39,7 +39,7 @@ class Share:
         return f"{self.number}/{self.of}"
 
     @classmethod
-    def parse(cls, text: str) -> Share:
+    def parse(cls, text: str) -> DeliveryShard:
         """Read ``I/N``."""
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal()):
@@ -53,7 +53,7 @@ class Share:
 
 
 @contextmanager
-def holding(storage: Storage, share: Share, stopping: threading.Event) -> Iterator[None]:
+def holding(storage: Storage, share: DeliveryShard, stopping: threading.Event) -> Iterator[None]:
     """Hold the parts of a share, or wait until they can be held; where files cannot be locked, nothing is."""
     with ExitStack() as stack:
         if storage.local_root is not None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from router.delivery.delivery import Delivery, NewRows, OldestSeq, Readable, rest_seconds
 from router.delivery.delivery_log import DeliveredQuery
-from router.delivery.progress import Progress
+from router.delivery.progress import DeliveryProgress
 from router.result_reader import ResultReader
 from router.sinks.sink import DelivererIdentity, Destination, SinkDown
 
@@ -81,7 +81,7 @@ class SinkWorker:
             self._queue_up(delivery)
             self._changed.notify()
 
-    def progress_to_keep(self, delivery: Delivery) -> Progress:
+    def progress_to_keep(self, delivery: Delivery) -> DeliveryProgress:
         """Return how far a delivery has got, for the caller to write."""
         with self._changed:
             delivery.is_dirty = False

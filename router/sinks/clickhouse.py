@@ -18,9 +18,9 @@ import orjson
 
 from operators.queries import Query
 from router.row_text import objects
-from router.sinks.http import LATER, Place, check_url, retry_after
+from router.sinks.http import LATER, HttpPlace, check_url, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
 from sources.core.confinement import Confinement
 from sources.core.errors import NotAllowed
 from sources.core.http_client import http_client
@@ -113,13 +113,13 @@ def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Server:
         headers["x-clickhouse-key"] = reveal(options["password"])
         secrets.append(headers["x-clickhouse-key"])
     connections = http_client(deliverer.confinement.outgoing, TIMEOUT_SECONDS)
-    return Server(connections, Place(connections, options["url"], headers, tuple(secrets)))
+    return Server(connections, HttpPlace(connections, options["url"], headers, tuple(secrets)))
 
 
 class Server:
     """A ClickHouse server."""
 
-    def __init__(self, client: httpx.Client, place: Place) -> None:
+    def __init__(self, client: httpx.Client, place: HttpPlace) -> None:
         self._client = client
         self._place = place
 
@@ -165,7 +165,7 @@ class ClickHouseSink:
 
     keeps_cursor = False
 
-    def __init__(self, place: Place, table: str, delivery: str, marks: set[str], types: Mapping[str, str]) -> None:
+    def __init__(self, place: HttpPlace, table: str, delivery: str, marks: set[str], types: Mapping[str, str]) -> None:
         self._place = place
         self._table = table
         self._delivery = delivery
@@ -177,7 +177,7 @@ class ClickHouseSink:
         """Return None: what has been inserted is not asked."""
         return None
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: SinkRows) -> None:
         """Insert rows."""
         records = objects(rows.table)
         if QUERY in self._marks:
@@ -208,7 +208,7 @@ def _quoted(text: str, quote: str) -> str:
     return quote + text.replace("\\", "\\\\").replace(quote, f"\\{quote}") + quote
 
 
-def judge(place: Place, answer: httpx.Response) -> None:
+def judge(place: HttpPlace, answer: httpx.Response) -> None:
     """Raise SinkDown, SinkRefused or RowsRefused unless a query is done: most answers of 500 are about its data."""
     code = _code(answer)
     if answer.is_success and code is None:

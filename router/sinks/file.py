@@ -29,7 +29,7 @@ from operators.result_rows import schema_of
 from router.row_text import values
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
 from sources.core import locations
 from sources.core.confinement import Confinement
 from sources.core.errors import NotAllowed
@@ -132,7 +132,7 @@ class FileSink:
         self._number = 0 if note is None else note["number"]
         return None if note is None else note["cursor"]
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: SinkRows) -> None:
         """Add files with rows."""
         number = self._number + 1
         tables, files = {}, {}

@@ -42,7 +42,7 @@ def _is_url(url: str) -> bool:
         return False
 
 
-class Place:
+class HttpPlace:
     """A URL that rows are sent to; ``headers`` go with each request, ``secrets`` never stand in an error.
 
     ``shown`` is what errors call it: a URL may be a secret itself.

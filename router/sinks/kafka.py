@@ -25,7 +25,7 @@ from operators.queries import Query
 from operators.result_rows import schema_of
 from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
 from sources.connectors.kafka.options import (
     PREFIX,
     SERVERS,
@@ -240,7 +240,7 @@ class KafkaSink:
         cursor: str = committed.metadata
         return cursor
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: SinkRows) -> None:
         """Send rows, and wait until brokers have them; in a transaction with the cursor, if there are any."""
         brokers, messages = self._brokers, self._messages(rows)
         try:
@@ -256,7 +256,7 @@ class KafkaSink:
                 brokers.give_up()
             raise failure from None
 
-    def _messages(self, rows: Rows) -> list[Message]:
+    def _messages(self, rows: SinkRows) -> list[Message]:
         """Return rows as messages; RowsRefused for one that is too large, before any is sent."""
         parts = zip(rows.ids, _keys(rows.table, self._key), json_lines(rows.table), strict=True)
         return [Message(f"{self._delivery}-{row_id}", key, line[:-1]) for row_id, key, line in parts]

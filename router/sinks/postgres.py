@@ -26,7 +26,7 @@ from operators.result_rows import schema_of
 from operators.windowing.early_groups import RETRACT
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject, key_columns
+from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject, key_columns
 from sources.core.confinement import Confinement
 from sources.core.errors import NotAllowed
 from sources.core.locations import check_local_file
@@ -219,7 +219,7 @@ class PostgresSink:
         self._cursor = None if row is None else row[0]
         return self._cursor
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: SinkRows) -> None:
         """Add rows, or put them in the place of those with the same key, and move the cursor."""
         try:
             with self._connection.transaction():

@@ -65,7 +65,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SinkRows:
     """Rows in order, at least one; ``cursor`` is the place after them, ``runs`` as of a page of results."""
 
     table: pa.Table
@@ -88,7 +88,7 @@ class Sink(Protocol):
         """Return the cursor after the rows that are there; None: no row is."""
         ...
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: SinkRows) -> None:
         """Put rows there; they are, and stay there, when this returns.
 
         Raises SinkDown or SinkRefused; RowsRefused, for what is in the rows, only where none of them is there.

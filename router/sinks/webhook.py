@@ -22,9 +22,9 @@ import orjson
 
 from operators.queries import Query
 from router.row_text import objects
-from router.sinks.http import LATER, Place, check_url, retry_after
+from router.sinks.http import LATER, HttpPlace, check_url, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
 from sources.core.confinement import Confinement
 from sources.core.errors import NotAllowed
 from sources.core.http_client import http_client
@@ -131,7 +131,7 @@ class Receiver:
         if "secret" in options:
             secrets.append(reveal(options["secret"]))
             key = signing_key(secrets[-1])
-        return WebhookSink(Place(self._client, url, headers, tuple(secrets), self._url), key, subject)
+        return WebhookSink(HttpPlace(self._client, url, headers, tuple(secrets), self._url), key, subject)
 
     def close(self) -> None:
         """Close its connections."""
@@ -143,7 +143,7 @@ class WebhookSink:
 
     keeps_cursor = False
 
-    def __init__(self, place: Place, key: bytes | None, subject: Subject) -> None:
+    def __init__(self, place: HttpPlace, key: bytes | None, subject: Subject) -> None:
         self._place = place
         self._key = key
         self._subject = subject
@@ -152,7 +152,7 @@ class WebhookSink:
         """Return None: the receiver does not tell what it has taken."""
         return None
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: SinkRows) -> None:
         """Post rows."""
         subject = self._subject
         body: dict[str, Any] = {

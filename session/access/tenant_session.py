@@ -13,7 +13,7 @@ from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ADMIN, Principal
 from session.commands.admission import Owner
-from session.commands.query_lookup import DeployedQuery, unknown_query
+from session.commands.query_lookup import RunningQuery, unknown_query
 from session.commands.query_requests import PlannedQuery, QueryRequest, Replacement
 from session.commands.writer import Started, Wake
 from session.shared_session import SharedSession
@@ -119,7 +119,7 @@ class TenantSession:
         query = self.session.lookup.describe_in_memory(query_id)
         return query if query is None or self.principal.sees(query["tenant"]) else None
 
-    def live_query(self, query_id: str) -> DeployedQuery:
+    def live_query(self, query_id: str) -> RunningQuery:
         """Return what a reader of the query's results needs, as of now; Unauthorized once the key is revoked."""
         self._check_key()
         return self.session.lookup.deployed(self._visible(query_id))

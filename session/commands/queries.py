@@ -20,7 +20,7 @@ from session.commands.plans import Plans
 from session.commands.query_lookup import QueryLookup
 from session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
 from session.commands.table_rows import NamedTables, TableRows
-from session.commands.writer import Command, Group, Started, Wake, Writer
+from session.commands.writer import Command, CommandGroup, Started, Wake, Writer
 from session.log.idempotency import current, current_key, has_effect
 from session.settings import OFF, Settings
 from session.sql.select import plan_select
@@ -124,7 +124,7 @@ class Queries:
         # described now: once they are applied, other threads may change the records
         answer = [record.describe() for record in records]
 
-        def check(group: Group) -> Request:
+        def check(group: CommandGroup) -> Request:
             if replaced is not None:
                 check_replaced(replaced)
             self._rows.check_refreshed(group.state, [p.query for p in planned if p.tables])
@@ -229,7 +229,7 @@ class Queries:
         """
         record, key = self._lookup.record(id_or_name), current_key()
 
-        def check(_: Group) -> QueryPaused | None:
+        def check(_: CommandGroup) -> QueryPaused | None:
             if record.state == PAUSED:
                 return None
             if not record.is_wanted:
@@ -245,7 +245,7 @@ class Queries:
         """
         record, key = self._lookup.record(id_or_name), current_key()
 
-        def check(_: Group) -> QueryResumed | None:
+        def check(_: CommandGroup) -> QueryResumed | None:
             if record.state in (PENDING, RUNNING):
                 return None
             if record.state != PAUSED:
@@ -270,7 +270,7 @@ class Queries:
 def deletion(records: Sequence[QueryRecord], drain: bool, key: Key | None = None, why: str = "request") -> Command:
     """Return the command to retire queries; nothing changes where they are on their way out already."""
 
-    def check(_: Group) -> QueriesDeleted | None:
+    def check(_: CommandGroup) -> QueriesDeleted | None:
         ids = tuple({record.id: None for record in records if is_changed(record)})
         return QueriesDeleted(ids, drain, why, key) if ids else None
 

@@ -28,7 +28,7 @@ _DESCRIPTION_BYTES = 1000
 
 
 @dataclass(frozen=True)
-class DeployedQuery:
+class RunningQuery:
     """What a reader of results needs of a query.
 
     Its rows are those of its ``deployments``. No row comes after batch ``last_seq`` unless the query is resumed; None
@@ -42,7 +42,7 @@ class DeployedQuery:
     last_seq: int | None
 
     @classmethod
-    def of(cls, record: QueryRecord) -> DeployedQuery:
+    def of(cls, record: QueryRecord) -> RunningQuery:
         """Return it for a query's record; one that is RETIRED drains for readers until a batch has freed its slot."""
         is_held = record.state == RETIRED and record.slot is not None and record.last_seq is None
         state = DRAINING if is_held else record.state
@@ -140,11 +140,11 @@ class QueryLookup:
         with self._lock:
             return self._state.queries.find(self._state.names.get(id_or_name, id_or_name)) is not None
 
-    def deployed(self, query_id: str) -> DeployedQuery:
+    def deployed(self, query_id: str) -> RunningQuery:
         """Return what a reader of the query's results needs, as of now."""
         record = self.by_id(query_id)
         with self._lock:
-            return DeployedQuery.of(record)
+            return RunningQuery.of(record)
 
     def find_id(self, full_name: str) -> str | None:
         """Return the id of the newest query with a full name, None when there is none."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from session.commands.admission import check_new_name, check_unused
 from session.commands.statements import read_create_stream, to_definition
-from session.commands.writer import Command, Group, Writer
+from session.commands.writer import Command, CommandGroup, Writer
 from session.log.idempotency import current_key, has_effect
 from session.settings import Settings
 from session.state.requests import StreamCreated, StreamDropped
@@ -35,7 +35,7 @@ class Streams:
         limits, key = self._settings.statement_limits, current_key()
         statement = read_create_stream(sql, self._settings.confinement, self._storage, limits)
 
-        def check(group: Group) -> StreamCreated | None:
+        def check(group: CommandGroup) -> StreamCreated | None:
             if statement.if_not_exists and statement.name in group.state.catalog:
                 return None
             check_new_name(group.state.catalog, statement.name, "stream")
@@ -49,7 +49,7 @@ class Streams:
         """Drop a stream; Conflict while a query that is not RETIRED or FAILED uses it."""
         key = current_key()
 
-        def check(group: Group) -> StreamDropped:
+        def check(group: CommandGroup) -> StreamDropped:
             stream = group.state.catalog.state(name)
             check_unused(group.state, stream, name)
             return StreamDropped(stream.definition.id, key)

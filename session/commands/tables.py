@@ -10,7 +10,7 @@ from operators.queries import lookups_of
 from session.commands.admission import check_new_name, check_unused
 from session.commands.statements import read_create_table, to_table_definition
 from session.commands.table_rows import TableRows, inputs_with_new_rows
-from session.commands.writer import Command, Group, Writer
+from session.commands.writer import Command, CommandGroup, Writer
 from session.log.idempotency import current_key, has_effect
 from session.settings import Settings
 from session.state.catalog import Catalog
@@ -46,7 +46,7 @@ class Tables:
             check_new_name(catalog, statement.name, "table")
             return False
 
-        def check(group: Group) -> TableCreated | None:
+        def check(group: CommandGroup) -> TableCreated | None:
             if is_done(group.state.catalog):
                 return None
             return TableCreated(to_table_definition(statement, group.state.new_table_id(), sql, group.at_us), key)
@@ -62,7 +62,7 @@ class Tables:
         """Drop a static table; Conflict while a query that is not RETIRED or FAILED uses it."""
         key = current_key()
 
-        def check(group: Group) -> TableDropped:
+        def check(group: CommandGroup) -> TableDropped:
             table = group.state.catalog.table(name)
             check_unused(group.state, table, name)
             return TableDropped(table.definition.id, key)
@@ -87,7 +87,7 @@ class Tables:
         version, key = self._rows.read(definition), current_key()
         release = self._rows.hold([version])
 
-        def check(group: Group) -> TableRefreshed:
+        def check(group: CommandGroup) -> TableRefreshed:
             inputs = inputs_after_refresh(group.state, version)  # most of them were checked before
             self._rows.check_matches({lookups: user for lookups, user in inputs.items() if lookups not in checked})
             return TableRefreshed(definition.id, version.id, key)

@@ -40,12 +40,12 @@ class Command:
     streams, tables and queries by name, queries by id, too.
     """
 
-    check: Callable[[Group], Request | None]
+    check: Callable[[CommandGroup], Request | None]
     changes: Set[str] = frozenset()
     uses: Set[str] = frozenset()
 
 
-class Group:
+class CommandGroup:
     """The commands that are logged together: checked against ``state`` at ``at_us``, and not applied yet."""
 
     def __init__(self, state: SessionState, at_us: int) -> None:
@@ -241,10 +241,10 @@ class Writer:
                 group.add(task, command, request)
         self._commit(group)
 
-    def _new_group(self) -> Group:
-        return Group(self._state, self._now_us())
+    def _new_group(self) -> CommandGroup:
+        return CommandGroup(self._state, self._now_us())
 
-    def _commit(self, group: Group) -> None:
+    def _commit(self, group: CommandGroup) -> None:
         if not group.requests:
             return
         error: BaseException | None = None
@@ -266,7 +266,7 @@ class Writer:
             for started in announced:
                 started.finish(error)
 
-    def _write(self, group: Group) -> None:
+    def _write(self, group: CommandGroup) -> None:
         number = self._number + 1
         record = {"at_us": group.at_us, "requests": [request_to_json(request) for request in group.requests]}
         self._journal.append(number, record)

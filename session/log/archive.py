@@ -17,7 +17,7 @@ from functools import partial
 import orjson
 import pyarrow as pa
 
-from session.log.archive_index import ArchiveIndex, Level, Place
+from session.log.archive_index import ArchiveIndex, IndexLevel, RecordPlace
 from session.state.query_record import FAILED, RETIRED, QueryRecord
 from session.state.query_table import number_of
 from sources.core.checksums import crc32, with_checksum
@@ -46,18 +46,18 @@ def compact(encoded: bytes) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class ArchiveSegment:
     """A segment that was written: when the last of its queries finished, and its part of the index."""
 
     id: int
     newest_us: int
-    level: Level
+    level: IndexLevel
 
     @classmethod
-    def of(cls, segment_id: int, table: pa.Table) -> Segment:
+    def of(cls, segment_id: int, table: pa.Table) -> ArchiveSegment:
         """Return the segment with these columns."""
         numbers, finished_us, failed, names = (table[name].to_pylist() for name in _SCHEMA.names[:4])
-        level = Level.of_segment(segment_id, numbers, finished_us, failed, names)
+        level = IndexLevel.of_segment(segment_id, numbers, finished_us, failed, names)
         return cls(segment_id, max(finished_us), level)
 
 
@@ -84,11 +84,15 @@ class Archive:
                 raise not_read_back(f"{_stem(segment_id)}-….arrow", "it is missing")
             try:
                 options = pa.ipc.IpcReadOptions(included_fields=_INDEX)
-                self.add(Segment.of(segment_id, pa.ipc.open_file(self._storage.read(path), options=options).read_all()))
+                self.add(
+                    ArchiveSegment.of(
+                        segment_id, pa.ipc.open_file(self._storage.read(path), options=options).read_all()
+                    )
+                )
             except pa.ArrowException as error:
                 raise not_read_back(path, error) from error
 
-    def write(self, records: Sequence[QueryRecord]) -> Segment | None:
+    def write(self, records: Sequence[QueryRecord]) -> ArchiveSegment | None:
         """Write a segment, which does not count before :meth:`add`; None when there are no records."""
         if not records:
             return None
@@ -108,9 +112,9 @@ class Archive:
         data = sink.getvalue().to_pybytes()
         self._paths[segment_id] = with_checksum(_stem(segment_id), crc32(data), ".arrow")
         self._storage.put(self._paths[segment_id], data)
-        return Segment.of(segment_id, table)
+        return ArchiveSegment.of(segment_id, table)
 
-    def add(self, segment: Segment) -> None:
+    def add(self, segment: ArchiveSegment) -> None:
         """Let a segment count."""
         self._newest_us[segment.id] = segment.newest_us
         self._index.add(segment.level)
@@ -160,7 +164,7 @@ class Archive:
         places = self._index.after(number, None if state is None else state == FAILED)
         return ((query_number, partial(self._read, place)) for query_number, place in places)
 
-    def _read(self, place: Place) -> QueryRecord | None:
+    def _read(self, place: RecordPlace) -> QueryRecord | None:
         batch, row = divmod(place.row, ROWS)
         try:
             records = self._batches.get((place.segment, batch), lambda: self._read_batch(place.segment, batch))

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordPlace:
     """A row of a segment."""
 
     segment: int
@@ -27,7 +27,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class IndexLevel:
     """Queries in the order of their numbers, and the hashes of the names of those that have one, ascending."""
 
     numbers: Ints
@@ -47,7 +47,7 @@ class Level:
         finished_us: Sequence[int],
         failed: Sequence[bool],
         names: Sequence[str | None],
-    ) -> Level:
+    ) -> IndexLevel:
         """Return the level of one segment, whose rows are given in the order of numbers."""
         hashes = [(hash_of(name), number) for name, number in zip(names, numbers, strict=True) if name is not None]
         hashes.sort()
@@ -66,7 +66,7 @@ class Level:
         """When the last of them finished."""
         return int(self.finished_us.max(initial=0))
 
-    def merged(self, other: Level, before_us: int) -> Level:
+    def merged(self, other: IndexLevel, before_us: int) -> IndexLevel:
         """Return both as one, without those that finished at or before a time."""
         columns = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS}
         order = np.argsort(columns["numbers"], kind="stable")
@@ -76,7 +76,7 @@ class Level:
         name_numbers = np.concatenate([self.name_numbers, other.name_numbers])
         name_order = np.argsort(names, kind="stable")
         name_order = name_order[np.isin(name_numbers[name_order], columns["numbers"])]
-        return Level(**columns, names=names[name_order], name_numbers=name_numbers[name_order])
+        return IndexLevel(**columns, names=names[name_order], name_numbers=name_numbers[name_order])
 
     def at(self, number: int) -> int | None:
         """Return the position of a query, None when it is not in this level."""
@@ -91,13 +91,13 @@ class ArchiveIndex:
     """All queries in some segments; one thread changes it, any may read."""
 
     def __init__(self) -> None:
-        self._levels: tuple[Level, ...] = ()
+        self._levels: tuple[IndexLevel, ...] = ()
         self._before_us = 0
 
     def __len__(self) -> int:
         return sum(len(level.numbers) for level in self._levels)
 
-    def add(self, level: Level) -> None:
+    def add(self, level: IndexLevel) -> None:
         """Add the queries of a segment."""
         levels = [*self._levels, level]
         while len(levels) > 1 and len(levels[-2].numbers) <= 2 * len(levels[-1].numbers):
@@ -120,7 +120,7 @@ class ArchiveIndex:
             failed += int(np.count_nonzero(level.failed & unexpired))
         return total, failed
 
-    def find(self, number: int) -> Place | None:
+    def find(self, number: int) -> RecordPlace | None:
         """Return the place of a query, None when it is not in the index."""
         for level in reversed(self._levels):
             at = level.at(number)
@@ -128,7 +128,7 @@ class ArchiveIndex:
                 return self._place(level, at)
         return None
 
-    def find_name(self, name: str) -> Iterator[Place]:
+    def find_name(self, name: str) -> Iterator[RecordPlace]:
         """Yield the places of the queries that may have a name, newest first."""
         name_hash, numbers = hash_of(name), []
         for level in self._levels:
@@ -139,20 +139,20 @@ class ArchiveIndex:
             if place is not None:
                 yield place
 
-    def after(self, number: int, failed: bool | None = None) -> Iterator[tuple[int, Place]]:
+    def after(self, number: int, failed: bool | None = None) -> Iterator[tuple[int, RecordPlace]]:
         """Yield number and place of the queries with a greater number, in order; ``failed`` chooses those that did."""
         return heapq.merge(*(self._of_level(level, number, failed) for level in self._levels), key=_number_of)
 
-    def _of_level(self, level: Level, number: int, failed: bool | None) -> Iterator[tuple[int, Place]]:
+    def _of_level(self, level: IndexLevel, number: int, failed: bool | None) -> Iterator[tuple[int, RecordPlace]]:
         for at in range(int(np.searchsorted(level.numbers, number, side="right")), len(level.numbers)):
             place = self._place(level, at)
             if place is not None and (failed is None or failed == level.failed[at]):
                 yield int(level.numbers[at]), place
 
-    def _place(self, level: Level, at: int) -> Place | None:
+    def _place(self, level: IndexLevel, at: int) -> RecordPlace | None:
         if level.finished_us[at] <= self._before_us:
             return None
-        return Place(int(level.segments[at]), int(level.rows[at]))
+        return RecordPlace(int(level.segments[at]), int(level.rows[at]))
 
 
 def hash_of(name: str) -> int:
@@ -160,5 +160,5 @@ def hash_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def _number_of(entry: tuple[int, Place]) -> int:
+def _number_of(entry: tuple[int, RecordPlace]) -> int:
     return entry[0]

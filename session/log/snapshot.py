@@ -22,7 +22,7 @@ import orjson
 
 from operators.joins.key_splits import KeySplit
 from optimizer.plan import Plan
-from session.log.archive import Archive, Segment
+from session.log.archive import Archive, ArchiveSegment
 from session.state.applied_epoch import AppliedEpoch, UnappliedEpoch
 from session.state.catalog import StreamState, TableState
 from session.state.query_record import PROGRESS, QueryRecord
@@ -58,7 +58,7 @@ class PendingSnapshot:
     """The queries whose heads are to be written."""
     settled: list[QueryRecord]
     """The queries that go to the archive."""
-    archived: Segment | None = None
+    archived: ArchiveSegment | None = None
     """The archive's segment with them, once it is written."""
     segment: int | None = None
     """The segment with the heads, once it is written."""

@@ -9,7 +9,7 @@ from operators.functions.casts import cast_to
 from operators.functions.coercion import coerce, describe
 from operators.functions.comparison import MIRRORED
 from session.sql.parsing.function_names import shown_aggregate
-from session.sql.parsing.limits import Limits
+from session.sql.parsing.limits import ParserLimits
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node
 from sources.core.errors import NotAllowed, SqlNotAllowed
@@ -25,7 +25,7 @@ class Binder:
         self.scope = scope
         self.sql = scope.sql
         self.clause = clause
-        self._limits = Limits(scope.sql)
+        self._limits = ParserLimits(scope.sql)
 
     def value(self, node: Node) -> Expression:
         """Return the typed expression of a node; a lone NULL is a VARCHAR."""

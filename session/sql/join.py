@@ -10,7 +10,7 @@ from operators.query_parts import Measure, Output
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, first_aggregate
 from session.sql.expressions import Binder
-from session.sql.join_conditions import Conditions, under_casts
+from session.sql.join_conditions import JoinConditions, under_casts
 from session.sql.join_scope import JoinScope
 from session.sql.scope import Scope
 from session.sql.select_list import aliases, group_keys, output_name, windowed_outputs, with_bounds
@@ -31,7 +31,7 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
             f"{subject} come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.{hint}",
             select.emit.at,
         )
-    conditions = Conditions(select, scope)
+    conditions = JoinConditions(select, scope)
     inputs, where = conditions.inputs(), conditions.over_rows
     if window.is_session:
         _check_sessions(select, inputs, scopes)

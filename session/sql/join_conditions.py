@@ -61,7 +61,7 @@ class _Split:
         self.equalities = equalities
 
 
-class Conditions:
+class JoinConditions:
     """ON and WHERE of one SELECT, on their way to its inputs."""
 
     def __init__(self, select: Select, scope: JoinScope) -> None:

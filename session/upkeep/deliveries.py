@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from router.delivery.delivery_log import DeliveredQuery, DeliveryWriter
-from router.delivery.progress import DELIVERING, DONE, RETRYING, Progress, part_of, parts_alive, read_progress
+from router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress, part_of, parts_alive, read_progress
 from router.deployment import Deployment
 from router.sinks.connectors import read_sink
 from session.log.archive import Archive
@@ -59,7 +59,7 @@ class SinkDeliveries:
         self._holders: dict[int, str] = {}
         self._paused: set[str] = set()
         self._index_slots()
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, DeliveryProgress] = {}
         self._read_at = float("-inf")
         self._lock = threading.Lock()
         self._is_behind = False
@@ -157,13 +157,13 @@ class SinkDeliveries:
 
     # what deliverers tell
 
-    def progress(self) -> Mapping[str, Progress]:
+    def progress(self) -> Mapping[str, DeliveryProgress]:
         """Return how far deliveries are, by the ids of queries; as of at most half a second ago."""
         with self._lock:
             if time.monotonic() > self._read_at + FRESH_SECONDS:
                 queries = self._writer.deliveries.queries
                 self._progress = {
-                    **{query_id: Progress() for query_id in list(queries)},
+                    **{query_id: DeliveryProgress() for query_id in list(queries)},
                     **read_progress(self._storage),
                 }
                 since_us = time.time_ns() // 1000 - round(ALIVE_SECONDS * 1e6)
@@ -171,7 +171,7 @@ class SinkDeliveries:
                 self._read_at = time.monotonic()
             return self._progress
 
-    def state_of(self, query_id: str, progress: Progress) -> str:
+    def state_of(self, query_id: str, progress: DeliveryProgress) -> str:
         """Return the state of a delivery: STALLED while no deliverer of its part runs."""
         is_stalled = not progress.is_over and part_of(query_id) not in self._parts_alive
         return STALLED if is_stalled else progress.state
@@ -195,7 +195,7 @@ class SinkDeliveries:
         }
 
 
-def lag_seconds(progress: Progress) -> float:
+def lag_seconds(progress: DeliveryProgress) -> float:
     """Return how long the oldest undelivered rows have waited."""
     since_us = progress.waiting_since_us
     return 0.0 if since_us is None or progress.is_over else max(0.0, time.time() - since_us / 1e6)

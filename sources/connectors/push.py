@@ -26,8 +26,8 @@ from sources.connectors.durable_offset import DURABLE, DurableOffset, read_durab
 from sources.connectors.segment import (
     FrameHeader,
     MalformedInput,
-    Payload,
     SegmentFile,
+    SegmentPayload,
     corrupt,
     encode_frame,
     encode_payload,
@@ -214,7 +214,7 @@ class PushLog:
 
     def _enqueue(
         self,
-        payload: Payload,
+        payload: SegmentPayload,
         tuples: int,
         malformed: int,
         received_us: int,

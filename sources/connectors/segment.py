@@ -77,7 +77,7 @@ class FrameHeader:
 
 
 @dataclass(frozen=True)
-class Payload:
+class SegmentPayload:
     """The payload of a frame, ready to be written."""
 
     parts: tuple[Any, ...]
@@ -103,7 +103,7 @@ class Frame:
         return self.payload + self.payload_bytes
 
 
-def encode_payload(tuples: pa.RecordBatch, malformed: Sequence[MalformedInput]) -> Payload:
+def encode_payload(tuples: pa.RecordBatch, malformed: Sequence[MalformedInput]) -> SegmentPayload:
     """Encode what a frame holds; the expensive part of writing one, and independent of its offsets."""
     batch = memoryview(tuples.serialize()) if tuples.num_rows else memoryview(b"")
     inputs = orjson.dumps([[entry.detail, entry.raw] for entry in malformed]) if malformed else b""
@@ -112,10 +112,10 @@ def encode_payload(tuples: pa.RecordBatch, malformed: Sequence[MalformedInput]) 
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
-    return Payload(parts, len(batch), len(inputs), sum(map(len, parts)), crc)
+    return SegmentPayload(parts, len(batch), len(inputs), sum(map(len, parts)), crc)
 
 
-def encode_frame(header: FrameHeader, payload: Payload) -> list[Any]:
+def encode_frame(header: FrameHeader, payload: SegmentPayload) -> list[Any]:
     """Return the pieces of a frame, to be written one after the other."""
     text = orjson.dumps(asdict(header))
     text += b" " * (-(_PREFIX.size + len(text)) % ALIGNMENT)

@@ -19,13 +19,13 @@ from sources.core.columns import one_array
 from sources.core.errors import MalformedRequest, TooLarge
 from sources.core.schema import Field, Schema
 from sources.formats.arrow_metadata import check_stream
-from sources.formats.limits import PIECE, Limits
+from sources.formats.limits import PIECE, DecodingLimits
 
 _VIEW_BYTES = 16
 
 
 def read_columns(
-    body: bytes, schema: Schema, limits: Limits, check_type: Callable[[pa.DataType, Field], None]
+    body: bytes, schema: Schema, limits: DecodingLimits, check_type: Callable[[pa.DataType, Field], None]
 ) -> tuple[int, dict[str, pa.ChunkedArray]]:
     """Return how many rows an Arrow IPC stream has, and those of its columns that ``schema`` names; nothing else.
 
@@ -86,7 +86,7 @@ def is_text(arrow_type: pa.DataType) -> bool:
     return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type))
 
 
-def sound_array(column: pa.Array | pa.ChunkedArray, name: str, limits: Limits = PIECE) -> pa.Array:
+def sound_array(column: pa.Array | pa.ChunkedArray, name: str, limits: DecodingLimits = PIECE) -> pa.Array:
     """Return column ``name`` as one array whose values are all checked: dictionaries decoded, texts as ``string``.
 
     The type must be one that a stream can have. Raises MalformedRequest when a value is not one of its type, and
@@ -108,7 +108,7 @@ def _plain(arrow_type: Any) -> pa.DataType:
     return pa.string() if is_text(arrow_type) else arrow_type
 
 
-def _sound(array: Any, name: str, limits: Limits) -> pa.Array:
+def _sound(array: Any, name: str, limits: DecodingLimits) -> pa.Array:
     if types.is_dictionary(array.type):
         values = _sound(array.dictionary, name, limits)
         array.indices.validate(full=True)

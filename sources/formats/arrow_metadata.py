@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sources.core.errors import MalformedRequest, TooLarge
-from sources.formats.limits import Limits
+from sources.formats.limits import DecodingLimits
 
 LONGEST_SCHEMA = 4 << 20
 MAX_BATCHES = 20_000
@@ -58,7 +58,7 @@ class _Table(NamedTuple):
         return np.frombuffer(self.data, "<i8", 2 * self._number("<I", place), place + 4).reshape(-1, 2)
 
 
-def check_stream(body: bytes, limits: Limits) -> tuple[int, int]:
+def check_stream(body: bytes, limits: DecodingLimits) -> tuple[int, int]:
     """Return how many rows a stream says it has, and to how many bytes it unpacks; nothing is built or unpacked.
 
     Raises TooLarge when they, or what their buffers unpack to, are beyond the limits; MalformedRequest for big-endian

@@ -18,8 +18,8 @@ from sources.core.schema import Field, Schema
 from sources.formats.arrow_checks import is_text, read_columns, sound_array
 from sources.formats.coercion import complaint
 from sources.formats.columns import convert_text, convert_values, nulls, one_zero
-from sources.formats.decoded import Column, Decoded, Gathered, assemble, row_bytes
-from sources.formats.limits import BODY, PIECE, Limits
+from sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes
+from sources.formats.limits import BODY, PIECE, DecodingLimits
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 
 ROWS_AT_ONCE = 1 << 16
@@ -27,7 +27,7 @@ DECIMALS = (pa.Decimal32Type, pa.Decimal64Type, pa.Decimal128Type, pa.Decimal256
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def decode_arrow_stream(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
+def decode_arrow_stream(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode an Arrow IPC stream.
 
     Raises MalformedRequest when the body is no readable stream or a column's type does not fit (values that do not fit
@@ -38,7 +38,7 @@ def decode_arrow_stream(body: bytes, schema: Schema, limits: Limits = BODY) -> D
     return decode_arrays(arrays, rows, schema, limits)
 
 
-def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, limits: Limits = PIECE) -> Decoded:
+def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, limits: DecodingLimits = PIECE) -> Decoded:
     """Decode sound arrays of ``rows`` values each, by the names of the stream's columns; others are NULL.
 
     Raises as :func:`decode_arrow_stream` does.
@@ -93,13 +93,13 @@ def check_castable(arrow_type: pa.DataType, field: Field) -> None:
         )
 
 
-def _convert(array: pa.Array, field: Field) -> Column:
+def _convert(array: pa.Array, field: Field) -> DecodedColumn:
     converter = converter_of(array.type, field)
     assert converter is not None
     return converter(array, field)
 
 
-Converter = Callable[[pa.Array, Field], Column]
+Converter = Callable[[pa.Array, Field], DecodedColumn]
 
 
 def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
@@ -133,13 +133,13 @@ def _is_decimal(arrow_type: pa.DataType) -> bool:
     return isinstance(arrow_type, DECIMALS) and 0 <= arrow_type.scale <= arrow_type.precision
 
 
-def _nulls(array: pa.Array, field: Field) -> Column:
+def _nulls(array: pa.Array, field: Field) -> DecodedColumn:
     return nulls(len(array), field)
 
 
-def _cast(array: pa.Array, field: Field) -> Column:
+def _cast(array: pa.Array, field: Field) -> DecodedColumn:
     cast = _cast_at_once(array, field)
-    return Column(cast, {}) if cast is not None else _from_values(array, field)
+    return DecodedColumn(cast, {}) if cast is not None else _from_values(array, field)
 
 
 def _cast_at_once(array: pa.Array, field: Field) -> pa.Array | None:
@@ -149,16 +149,16 @@ def _cast_at_once(array: pa.Array, field: Field) -> pa.Array | None:
         return None
 
 
-def _from_text(array: pa.Array, field: Field) -> Column:
+def _from_text(array: pa.Array, field: Field) -> DecodedColumn:
     converted = _text_at_once(array, field)
-    return Column(converted, {}) if converted is not None else _from_values(array, field)
+    return DecodedColumn(converted, {}) if converted is not None else _from_values(array, field)
 
 
 def _text_at_once(array: pa.Array, field: Field) -> pa.Array | None:
     return None if field.type.kind == "DECIMAL" else convert_text(field.type, array)
 
 
-def _from_values(array: pa.Array, field: Field) -> Column:
+def _from_values(array: pa.Array, field: Field) -> DecodedColumn:
     values: list[Any] = array.to_pylist()
     if types.is_floating(array.type):  # into DECIMAL: by the digits that JSON would show
         values = [v if v is None or not np.isfinite(v) else Decimal(repr(float(v))) for v in values]
@@ -173,19 +173,19 @@ _CAREFUL: Mapping[Converter, Callable[[pa.Array, Field], pa.Array | None]] = {
 """What goes through values one by one where they do not all fit at once, and what says whether they do."""
 
 
-def _numbers(array: pa.Array, field: Field) -> Column:
+def _numbers(array: pa.Array, field: Field) -> DecodedColumn:
     doubles = one_zero(array.cast(pa.float64(), safe=False))
     is_finite = pc.is_finite(doubles)
     not_finite = np.flatnonzero(pc.invert(is_finite).fill_null(False).to_numpy(zero_copy_only=False))
     errors = {i: _not_finite(field, doubles[i].as_py()) for i in not_finite.tolist()}
-    return Column(pc.if_else(is_finite, doubles, None) if errors else doubles, errors)
+    return DecodedColumn(pc.if_else(is_finite, doubles, None) if errors else doubles, errors)
 
 
 def _not_finite(field: Field, value: float) -> str:
     return complaint(field.name, field.type, value, "it must be finite and within the range of doubles")
 
 
-def _dates(array: pa.Array, field: Field) -> Column:
+def _dates(array: pa.Array, field: Field) -> DecodedColumn:
     if types.is_date64(array.type):
         days = np.floor_divide(_integers(array), 86_400_000)
     else:
@@ -193,7 +193,7 @@ def _dates(array: pa.Array, field: Field) -> Column:
     return _in_range(array, days, MIN_DAYS, MAX_DAYS, days, field)
 
 
-def _timestamps(array: pa.Array, field: Field) -> Column:
+def _timestamps(array: pa.Array, field: Field) -> DecodedColumn:
     numbers = _integers(array)
     per_second = PER_SECOND[array.type.unit]
     least, greatest = MIN_US * per_second // 10**6, MAX_US * per_second // 10**6
@@ -213,7 +213,7 @@ def _integers(array: pa.Array) -> np.ndarray:
 
 def _in_range(
     array: pa.Array, numbers: np.ndarray, least: int, greatest: int, converted: np.ndarray, field: Field
-) -> Column:
+) -> DecodedColumn:
     """Return ``converted`` (days or microseconds) as a column where ``least <= numbers <= greatest``."""
     outside = (numbers < least) | (numbers > greatest)
     reason = f"column {field.name!r} must be a {field.type} of the years 1 to 9999, got one outside"
@@ -221,7 +221,7 @@ def _in_range(
     is_null = pc.is_null(array).to_numpy(zero_copy_only=False) | outside
     if field.type.kind == "DATE":
         converted = np.where(is_null, 0, converted).astype(np.int32)
-    return Column(pa.array(converted, mask=is_null).cast(field.type.arrow), errors)
+    return DecodedColumn(pa.array(converted, mask=is_null).cast(field.type.arrow), errors)
 
 
 def _raw(arrays: Mapping[str, pa.Array], rows: Sequence[int]) -> list[str]:

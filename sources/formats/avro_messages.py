@@ -21,7 +21,7 @@ from sources.formats.arrow_stream import converter_of
 from sources.formats.avro_schema import AvroSchema
 from sources.formats.binary import show_bytes
 from sources.formats.columns import convert_values, nulls
-from sources.formats.decoded import Column, Decoded, assemble
+from sources.formats.decoded import Decoded, DecodedColumn, assemble
 
 _HEADER = struct.Struct(">bI")
 _NO_SCHEMA = AvroSchema(None, {})
@@ -108,12 +108,12 @@ def _writer_of(schemas: Mapping[int, AvroSchema | str], number: int | None) -> A
     return writer if isinstance(writer, AvroSchema) else _NO_SCHEMA
 
 
-def _columns(schema: Schema, rows: Sequence[Any], writer: AvroSchema) -> list[Column]:
+def _columns(schema: Schema, rows: Sequence[Any], writer: AvroSchema) -> list[DecodedColumn]:
     """Return the columns of records; one that their schema lacks is NULL."""
     return [_column(field, rows, writer) for field in schema.fields]
 
 
-def _column(field: Field, rows: Sequence[Any], writer: AvroSchema) -> Column:
+def _column(field: Field, rows: Sequence[Any], writer: AvroSchema) -> DecodedColumn:
     name = _field_of(writer, field.name)
     if name is None:
         return nulls(len(rows), field)
@@ -123,14 +123,14 @@ def _column(field: Field, rows: Sequence[Any], writer: AvroSchema) -> Column:
     convert = converter_of(kind, field)
     if convert is None:
         reason = f"column {field.name!r} must be castable to {field.type}, the Avro schema has {kind}"
-        return Column(nulls(len(rows), field).values, dict.fromkeys(range(len(rows)), reason))
+        return DecodedColumn(nulls(len(rows), field).values, dict.fromkeys(range(len(rows)), reason))
     try:
         return convert(pa.array(values, kind), field)
     except _UNFIT:
         return _one_by_one(field, values, kind)
 
 
-def _one_by_one(field: Field, values: Sequence[Any], kind: pa.DataType) -> Column:
+def _one_by_one(field: Field, values: Sequence[Any], kind: pa.DataType) -> DecodedColumn:
     """Return a column of which some values are not what their schema says."""
     fitting: list[Any] = []
     errors: dict[int, str] = {}
@@ -144,14 +144,14 @@ def _one_by_one(field: Field, values: Sequence[Any], kind: pa.DataType) -> Colum
     convert = converter_of(kind, field)
     assert convert is not None
     column = convert(pa.array(fitting, kind), field)
-    return Column(column.values, {**column.errors, **errors})
+    return DecodedColumn(column.values, {**column.errors, **errors})
 
 
-def _merged(schema: Schema, parts: Sequence[tuple[list[int], list[Column]]]) -> list[Column]:
+def _merged(schema: Schema, parts: Sequence[tuple[list[int], list[DecodedColumn]]]) -> list[DecodedColumn]:
     """Bring columns of several schemas into the order of messages."""
     order = pa.array(np.argsort(np.concatenate([members for members, _ in parts])))
     return [
-        Column(
+        DecodedColumn(
             pa.concat_arrays([columns[k].values for _, columns in parts]).take(order),
             {members[i]: reason for members, columns in parts for i, reason in columns[k].errors.items()},
         )
@@ -168,7 +168,7 @@ def _field_of(writer: AvroSchema, name: str) -> str | None:
 
 
 def _assembled(
-    schema: Schema, columns: Sequence[Column], unreadable: Mapping[int, str], values: Sequence[bytes | None]
+    schema: Schema, columns: Sequence[DecodedColumn], unreadable: Mapping[int, str], values: Sequence[bytes | None]
 ) -> Decoded:
     return assemble(
         schema,

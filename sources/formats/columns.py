@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sources.core.errors import MalformedRequest
 from sources.core.schema import ColumnType, Field
 from sources.formats.coercion import UnfitError, coerce, complaint
-from sources.formats.decoded import Column
+from sources.formats.decoded import DecodedColumn
 from sources.formats.temporal import dates_of_text, timestamps_of_text
 
 MAX_NAMES = 50
@@ -31,11 +31,11 @@ _PLAIN: dict[str, set[type]] = {
 }
 
 
-def convert_values(field: Field, values: Sequence[Any]) -> Column:
+def convert_values(field: Field, values: Sequence[Any]) -> DecodedColumn:
     """Convert JSON values to the type of ``field``; those that do not fit become NULL and an error."""
     plain = _convert_plain(field.type, values)
     if plain is not None:
-        return Column(plain, {})
+        return DecodedColumn(plain, {})
     fitting: list[Any] = []
     errors: dict[int, str] = {}
     for i, value in enumerate(values):
@@ -44,7 +44,7 @@ def convert_values(field: Field, values: Sequence[Any]) -> Column:
         except UnfitError as problem:
             errors[i] = complaint(field.name, field.type, value, str(problem))
             fitting.append(None)
-    return Column(pa.array(fitting, field.type.arrow), errors)
+    return DecodedColumn(pa.array(fitting, field.type.arrow), errors)
 
 
 def convert_text(column_type: ColumnType, texts: Any) -> pa.Array | None:
@@ -54,10 +54,10 @@ def convert_text(column_type: ColumnType, texts: Any) -> pa.Array | None:
     return timestamps_of_text(texts) if column_type.kind == "TIMESTAMP" else texts
 
 
-def nulls(length: int, field: Field) -> Column:
+def nulls(length: int, field: Field) -> DecodedColumn:
     """Return a column without any value."""
     arrow: Any = field.type.arrow
-    return Column(pa.nulls(length, arrow), {})
+    return DecodedColumn(pa.nulls(length, arrow), {})
 
 
 def one_zero(numbers: pa.Array) -> pa.Array:

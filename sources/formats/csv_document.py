@@ -12,7 +12,7 @@ from pyarrow import csv
 from sources.core.errors import MalformedRequest, NotAllowed
 from sources.core.schema import Field, Schema
 from sources.formats.columns import convert_values, find_column
-from sources.formats.decoded import Column, Decoded, assemble
+from sources.formats.decoded import Decoded, DecodedColumn, assemble
 
 MAX_COLUMNS = 10_000
 _NO_DELIMITERS = "\"'\\\r\n"
@@ -58,7 +58,7 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
     return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, raws)
 
 
-def convert_texts(field: Field, texts: Sequence[str | None]) -> Column:
+def convert_texts(field: Field, texts: Sequence[str | None]) -> DecodedColumn:
     """Convert fields of CSV to the type of a column; those that do not fit become NULL and an error."""
     kind = field.type.kind
     if kind in ("INT", "BIGINT"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.core.schema import Schema
-from sources.formats.limits import SHOWN_FAULTS, Limits
+from sources.formats.limits import SHOWN_FAULTS, DecodingLimits
 
 
 class MalformedLine(NamedTuple):
@@ -41,7 +41,7 @@ class Decoded:
 
 
 @dataclass(frozen=True)
-class Column:
+class DecodedColumn:
     """One converted column: a value for every input, and for the inputs that do not fit (NULL there) why not."""
 
     values: pa.Array
@@ -50,7 +50,7 @@ class Column:
 
 def assemble(
     schema: Schema,
-    columns: Sequence[Column],
+    columns: Sequence[DecodedColumn],
     unreadable: Mapping[int, str],
     place: Callable[[int], str],
     line: Callable[[int], int],
@@ -90,7 +90,7 @@ def row_bytes(schema: Schema) -> int:
 class Gathered:
     """What comes of a body piece by piece; each piece is counted, so that too much is refused as soon as it shows."""
 
-    def __init__(self, schema: Schema, limits: Limits) -> None:
+    def __init__(self, schema: Schema, limits: DecodingLimits) -> None:
         self._schema = schema
         self._limits = limits
         self._pieces: list[pa.RecordBatch] = []

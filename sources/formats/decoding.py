@@ -10,10 +10,10 @@ from sources.core.schema import Schema
 from sources.formats.arrow_stream import decode_arrow_stream
 from sources.formats.decoded import Decoded
 from sources.formats.json_document import decode_json
-from sources.formats.limits import BODY, Limits
+from sources.formats.limits import BODY, DecodingLimits
 from sources.formats.ndjson import decode_ndjson, read_carefully
 
-Decoder = Callable[[bytes, Schema, Limits], Decoded]
+Decoder = Callable[[bytes, Schema, DecodingLimits], Decoded]
 
 _DECODERS: dict[str, Decoder] = {
     "application/x-ndjson": decode_ndjson,
@@ -23,7 +23,7 @@ _DECODERS: dict[str, Decoder] = {
 CONTENT_TYPES = tuple(_DECODERS)
 
 
-def decode(body: bytes, content_type: str, schema: Schema, limits: Limits = BODY) -> Decoded:
+def decode(body: bytes, content_type: str, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode ``body`` into tuples of ``schema`` and malformed inputs.
 
     Raises MalformedRequest when the content type is unknown, the body cannot be read at all, or too much of it is

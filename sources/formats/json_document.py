@@ -14,13 +14,13 @@ from sources.core.schema import Schema
 from sources.formats.coercion import show
 from sources.formats.decoded import Decoded, Gathered
 from sources.formats.json_rows import decode_rows, elements_of, needs_exact_numbers, parse_json
-from sources.formats.limits import BODY, Limits
+from sources.formats.limits import BODY, DecodingLimits
 from sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
 
 WHOLE_BYTES = 4 << 20
 
 
-def decode_json(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
+def decode_json(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode a JSON object or an array of them; MalformedRequest when the body is neither.
 
     Also, or TooLarge, when there is more than the limits allow.
@@ -45,7 +45,7 @@ def lines_of(body: bytes) -> bytes | None:
     return text[1:-1].strip(BLANKS).replace(b"},{", b"}\n{").replace(b"}, {", b"}\n{")
 
 
-def read_document(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
+def read_document(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode element by element, by the rules of :mod:`sources.formats.coercion`, some at a time."""
     gathered = Gathered(schema, limits)
     first = 0

@@ -12,7 +12,7 @@ _NONE = 1 << 62
 
 
 @dataclass(frozen=True)
-class Limits:
+class DecodingLimits:
     """Bounds of what is made of one body.
 
     ``rows`` counts malformed ones too. ``unpacked_bytes`` bounds what a packed body unpacks to, and what its rows take
@@ -55,9 +55,9 @@ class Limits:
         return f" (setting {self.settings}{name})" if self.settings else ""
 
 
-BODY = Limits(settings="max_body_")
-MESSAGE = Limits(of="message")
-PIECE = Limits(_NONE, 1 << 30, _NONE, of="piece")
+BODY = DecodingLimits(settings="max_body_")
+MESSAGE = DecodingLimits(of="message")
+PIECE = DecodingLimits(_NONE, 1 << 30, _NONE, of="piece")
 """Of what was cut to a bounded number of rows before, which may unpack to much nevertheless."""
-TEXT_PIECE = Limits(_NONE, _NONE, _NONE, of="piece")
+TEXT_PIECE = DecodingLimits(_NONE, _NONE, _NONE, of="piece")
 """Of text that was cut to a bounded number of bytes before."""

@@ -15,7 +15,7 @@ from sources.core.schema import ColumnType, Schema
 from sources.formats.columns import convert_text, one_zero
 from sources.formats.decoded import Decoded, Gathered, row_bytes
 from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
-from sources.formats.limits import BODY, Limits
+from sources.formats.limits import BODY, DecodingLimits
 
 BLOCK_BYTES = 1 << 20
 WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully
@@ -25,7 +25,7 @@ CACHED_BYTES = 1 << 18  # what is gone through at a time, so that it stays in th
 BLANKS = b" \t\r"
 
 
-def decode_ndjson(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
+def decode_ndjson(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode lines of JSON in UTF-8; TooLarge or MalformedRequest when there is more than the limits allow."""
     limits.check_rows(body.count(b"\n"))
     tuples = read_fast(body, schema, limits) if len(body) >= WORTH_BYTES else None
@@ -36,7 +36,7 @@ def decode_ndjson(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded
     return gathered.decoded()
 
 
-def read_carefully(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
+def read_carefully(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode line by line, by the rules of :mod:`sources.formats.coercion`, some at a time."""
     exact = needs_exact_numbers(schema)
     gathered = Gathered(schema, limits)
@@ -66,7 +66,7 @@ def _text(line: bytes) -> str:
     return line.strip(BLANKS).decode(errors="replace")
 
 
-def read_fast(body: bytes, schema: Schema, limits: Limits = BODY) -> pa.RecordBatch | None:
+def read_fast(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> pa.RecordBatch | None:
     """Decode with Arrow's parser, or return None when the careful way might give something else.
 
     Arrow also reads several objects on a line, one object over several lines, NaN and Inf, and objects nested without

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.metrics.delivery_series import DeliverySeries
 from api.metrics.query_series import OTHER
-from router.delivery.progress import DELIVERING, DONE, RETRYING, Progress
+from router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress
 from session.upkeep.deliveries import STALLED
 from tests.session.records import record
 
@@ -31,9 +31,9 @@ def samples(series: DeliverySeries, states: dict[str, str] | None = None) -> dic
 
 def sink(
     rows: int = 0, latencies: tuple[int, ...] = (), errors: int = 0, refused: int = 0, state: str = DELIVERING
-) -> Progress:
+) -> DeliveryProgress:
     """Return what a deliverer tells that has delivered batches after some seconds each."""
-    progress = Progress(state=state, rows=rows, errors=errors, refused=refused)
+    progress = DeliveryProgress(state=state, rows=rows, errors=errors, refused=refused)
     for seconds in latencies:
         progress.count_latency(seconds * SECOND)
     return progress

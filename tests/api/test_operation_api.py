@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api import logs
 from engine.spark.executors import Registered, write_registered
-from router.delivery.progress import PARTS, Progress, part_of, tell_alive, write_progress
+from router.delivery.progress import PARTS, DeliveryProgress, part_of, tell_alive, write_progress
 from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -126,7 +126,9 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     rest.commit(report={"sources": work, "partitions": work, "samples": {}})
     rest.commit(report={"sources": work, "partitions": work, "samples": {}})
     rest.select([tuple_at(1, user_id=1)] * 3, [query["slot"]])
-    sinks = {f"q-{n}": Progress(state="RETRYING", rows=n, errors=n, waiting_since_us=n * SECOND) for n in (2, 3, 4)}
+    sinks = {
+        f"q-{n}": DeliveryProgress(state="RETRYING", rows=n, errors=n, waiting_since_us=n * SECOND) for n in (2, 3, 4)
+    }
     for query_id, progress in sinks.items():
         write_progress(rest.service.storage, part_of(query_id), {query_id: progress})
     tell_alive(rest.service.storage, "1-1", range(PARTS), time.time_ns() // 1000)

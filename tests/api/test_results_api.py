@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from router.cursor import Position
+from router.cursor import CursorPosition
 from router.delivery.refused_rows import RefusedRow
 from session.log.archive import Archive
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
@@ -368,8 +368,8 @@ def test_rows_that_a_sink_refused_are_read_page_by_page(rest: Rest) -> None:
     refused = rest.service.refused
     for row in (0, 3):
         content = orjson.dumps({"user_id": row, "price": 0.5})
-        refused.keep(query["id"], RefusedRow(Position(seq, row), "too long", 1_500_000, content))
-    refused.keep(query["id"], RefusedRow(Position(seq + 1), "of a batch that nobody sees yet", 0, b"{}"))
+        refused.keep(query["id"], RefusedRow(CursorPosition(seq, row), "too long", 1_500_000, content))
+    refused.keep(query["id"], RefusedRow(CursorPosition(seq + 1), "of a batch that nobody sees yet", 0, b"{}"))
     first = rest.get(f"{path}?limit=1")
     assert first["rows"] == [
         {

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from api.metrics.stream_series import Sharing
+from api.metrics.stream_series import SharingSeries
 from tests.session.records import record
 
 STREAMS = {"s-1": "purchases", "s-2": "ads"}
 
 
-def counted(sharing: Sharing, streams: dict[str, str] | None = None) -> dict[tuple[str, str], float]:
+def counted(sharing: SharingSeries, streams: dict[str, str] | None = None) -> dict[tuple[str, str], float]:
     """Return the value of each sample by the name of its metric and its stream."""
     families = sharing.families(STREAMS if streams is None else streams)
     return {(s.name, s.labels["stream"]): s.value for family in families for s in family.samples}
 
 
 def test_tuples_count_once_a_query_and_once_an_operator() -> None:
-    sharing = Sharing()
+    sharing = SharingSeries()
     first_sums = record(1, operator="sums", stream_names={"s-1": "purchases"})
     second_sums = record(2, operator="sums", stream_names={"s-1": "purchases"})
     joined = record(3, operator="join", stream_names=STREAMS)
@@ -38,7 +38,7 @@ def test_tuples_count_once_a_query_and_once_an_operator() -> None:
 
 
 def test_a_dropped_stream_is_forgotten() -> None:
-    sharing = Sharing()
+    sharing = SharingSeries()
     sharing.add(record(1))
     sharing.absorb({"streams": {"s-1": {"tuples": 10}}})
     assert counted(sharing, {}) == {}

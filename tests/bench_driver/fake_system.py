@@ -20,10 +20,10 @@ from bench_driver.queues.tuple_queue import TupleQueue
 from bench_driver.systems.system import (
     OWN_GENERATOR,
     QUEUE,
-    Deployment,
-    Output,
     System,
+    SystemDeployment,
     SystemFailedError,
+    SystemOutput,
     UnsupportedError,
 )
 from bench_driver.workload import Churn, Workload
@@ -133,7 +133,7 @@ class FakeSystem(System):
         self.adapts_in = 0
         self.churned: tuple[Sequence[QuerySpec], Churn] | None = None
         self._pulling, self._fails_in, self._refuses = pulling, fails_in, refuses
-        self._outputs: list[Output] = []
+        self._outputs: list[SystemOutput] = []
         self._pullers: list[_Puller] = []
         self._locations: dict[str, str] = {}
 
@@ -142,7 +142,7 @@ class FakeSystem(System):
         self._called("start")
         self._locations = dict(locations)
 
-    def deploy(self, queries: Sequence[QuerySpec], _: float) -> Deployment:
+    def deploy(self, queries: Sequence[QuerySpec], _: float) -> SystemDeployment:
         """Begin to pull from every stream."""
         self._called("deploy")
         if self._refuses is not None:
@@ -151,19 +151,19 @@ class FakeSystem(System):
             self._pullers = [
                 _Puller(self, self.clock.queues[location], self._outputs) for location in self._locations.values()
             ]
-        return Deployment(len(queries), tuple(0.1 * (i + 1) for i in range(len(queries))), 1.0)
+        return SystemDeployment(len(queries), tuple(0.1 * (i + 1) for i in range(len(queries))), 1.0)
 
     def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
         """Take note of what would come and go."""
         self._called("begin_churn")
         self.churned = (queries, churn)
 
-    def end_churn(self) -> Deployment:
+    def end_churn(self) -> SystemDeployment:
         """Tell of twenty creations and ten deletions in six seconds."""
         self._called("end_churn")
-        return Deployment(20, (0.5,) * 20, 6.0, (1.5,) * 10)
+        return SystemDeployment(20, (0.5,) * 20, 6.0, (1.5,) * 10)
 
-    def outputs(self) -> list[Output]:
+    def outputs(self) -> list[SystemOutput]:
         """Return an output for every chunk."""
         self._called("outputs")
         return list(self._outputs)
@@ -207,7 +207,7 @@ class FakeSystem(System):
 class _Puller:
     """Works off one stream."""
 
-    def __init__(self, system: FakeSystem, queue: FakeQueue, outputs: list[Output]) -> None:
+    def __init__(self, system: FakeSystem, queue: FakeQueue, outputs: list[SystemOutput]) -> None:
         self._system, self._queue, self._outputs = system, queue, outputs
         self._at, self._free = queue.tuples.generated(), 0.0
         self._stopped = False
@@ -241,7 +241,7 @@ class _Puller:
 
     def _put_out(self, newest: float) -> None:
         if not self._stopped:
-            self._outputs.append(Output(self._system.clock.now(), newest, 1))
+            self._outputs.append(SystemOutput(self._system.clock.now(), newest, 1))
             self._pull()
 
 
@@ -277,6 +277,6 @@ class FakeOwnGenerator(FakeSystem):
             points.append((at, int(count)))
         return points
 
-    def outputs(self) -> list[Output]:
+    def outputs(self) -> list[SystemOutput]:
         """Return an output a tenth of a second after each count."""
-        return [Output(at + 0.1, at, 1) for at, _ in self.taken() if at + 0.1 <= self.clock.now()]
+        return [SystemOutput(at + 0.1, at, 1) for at, _ in self.taken() if at + 0.1 <= self.clock.now()]

@@ -14,7 +14,7 @@ from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
 from bench_driver.queues.process import QueueProcess
 from bench_driver.service_process import ServiceProcess
 from bench_driver.systems.braid_system import BraidSystem, outputs_of
-from bench_driver.systems.system import Output, SystemFailedError, UnsupportedError
+from bench_driver.systems.system import SystemFailedError, SystemOutput, UnsupportedError
 from bench_driver.workload import Churn, StreamSpec, Workload, load_workload
 from tests.kit.client import Api
 from tests.kit.service import RunningService
@@ -172,7 +172,7 @@ def test_braid_must_be_started_first() -> None:
 
 def test_a_line_of_the_consumer_becomes_outputs_or_an_error() -> None:
     page = {"query": "q-1", "arrived": 12.5, "count": 5, "event_ms": [10000, 11001], "rows": [3, 1]}
-    assert outputs_of(page) == [Output(12.5, 10.0, 3), Output(12.5, 11.001, 1)]
+    assert outputs_of(page) == [SystemOutput(12.5, 10.0, 3), SystemOutput(12.5, 11.001, 1)]
     assert outputs_of(page | {"event_ms": None, "rows": None}) == []
     with pytest.raises(SystemFailedError, match=r"q-1.*410"):
         outputs_of({"query": "q-1", "error": "410: gone"})

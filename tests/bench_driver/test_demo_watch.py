@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench_driver.demo_watch import Moment, RateMeter, cells, clock_text
+from bench_driver.demo_watch import DemoMoment, RateMeter, cells, clock_text
 
 TIME = "2026-01-01T10:20:30.123456Z"
 
@@ -17,7 +17,7 @@ def test_a_moment_is_told_with_the_latest_row_of_each_watched_query() -> None:
         "revenue": window | {"revenue": 1234.5, "_partial": False},
         "expensive": {"time": TIME, "user_id": 7, "price": 99.95},
     }
-    moment, revenue, expensive = Moment({"purchases": 50_000, "ads": 0}, queries, 662.5, latest).text().splitlines()
+    moment, revenue, expensive = DemoMoment({"purchases": 50_000, "ads": 0}, queries, 662.5, latest).text().splitlines()
     assert moment == (
         "purchases 50,000/s, ads 0/s | 52 queries RUNNING, 53,000 rows (662/s), event-time latency at most 1.25 s"
     )
@@ -26,7 +26,7 @@ def test_a_moment_is_told_with_the_latest_row_of_each_watched_query() -> None:
 
 
 def test_a_moment_without_rows_yet_is_told() -> None:
-    assert Moment({}, [], 0.0, {}).text().endswith("0 queries RUNNING, 0 rows (0/s), event-time latency at most -")
+    assert DemoMoment({}, [], 0.0, {}).text().endswith("0 queries RUNNING, 0 rows (0/s), event-time latency at most -")
 
 
 def test_cells_join_the_window_and_keep_null_visible() -> None:

@@ -21,8 +21,8 @@ from bench_driver.peers.flink_program import NOT_SUBMITTED, PrintedRows, serve
 from bench_driver.peers.flink_watch import (
     HOST,
     SEGMENT_SECONDS,
+    FlinkWatch,
     SlowestCount,
-    Watch,
     counters_of_sources,
     reason_of,
 )
@@ -226,7 +226,7 @@ class Cluster:
 
 @dataclass
 class Watching:
-    watch: Watch
+    watch: FlinkWatch
     cluster: Cluster
     said: list[dict[str, Any]]
 
@@ -248,7 +248,7 @@ def watching(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wa
     monkeypatch.setattr("bench_driver.peers.flink_watch.MAX_REST_SECONDS", 0.01)
     lines: list[dict[str, Any]] = []
     cluster = Cluster()
-    watch = Watch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)))
+    watch = FlinkWatch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)))
     watch.start()
     yield Watching(watch, cluster, lines)
     cluster.ended = True

@@ -31,7 +31,7 @@ from bench_driver.systems.flink_system import (
     FlinkSystem,
     cluster_options,
 )
-from bench_driver.systems.system import OWN_GENERATOR, Output, SystemFailedError, UnsupportedError
+from bench_driver.systems.system import OWN_GENERATOR, SystemFailedError, SystemOutput, UnsupportedError
 from bench_driver.workload import Churn, StreamSpec, Workload
 from tests.kit.waiting import wait_until
 
@@ -234,7 +234,7 @@ def test_rows_and_tuples_taken_are_what_the_program_says(jobs: FlinkSystem) -> N
     jobs.deploy([aggregation(1), aggregation(2)], AT_ONCE)
     wait_until(lambda: len(jobs.taken()) == 2, SECONDS, "both jobs took tuples")
     assert jobs.taken() == [(12.5, 400), (12.5, 401)]
-    assert jobs.outputs() == 2 * [Output(12.5, 10.25, 3), Output(12.5, 11.25, 1)]
+    assert jobs.outputs() == 2 * [SystemOutput(12.5, 10.25, 3), SystemOutput(12.5, 11.25, 1)]
 
 
 def test_no_more_is_sent_while_so_many_are_not_acknowledged(stand_in: StandIn, journal: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bench_driver.measure import run_settings, runner, steps
-from bench_driver.measure.result import Measured, Progress
+from bench_driver.measure.result import Measured, MeasureProgress
 from bench_driver.measure.run_settings import RunSettings
 from bench_driver.measure.runner import measure
 from bench_driver.measure.search import StepResult
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.systems.system import Output
+from bench_driver.systems.system import SystemOutput
 from bench_driver.workload import Churn, StreamSpec, Workload
 from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem
 
@@ -47,7 +47,7 @@ def run(system: FakeSystem, queues: dict[str, FakeQueue], settings: RunSettings 
 
 
 def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, FakeQueue]) -> None:
-    progresses: list[Progress] = []
+    progresses: list[MeasureProgress] = []
     settings = RunSettings(seconds=3.0, most_steps=2, refinements=0, seed=7, ready_seconds=20.0)
     row = run(FakeSystem(SERVICE), queues, settings, queries=[QUERY] * 3, tell=progresses.append).row()
     assert row["error"] is None
@@ -123,7 +123,7 @@ def test_a_generator_of_its_own_needs_no_search(queues: dict[str, FakeQueue]) ->
 
 def test_windows_that_do_not_end_within_the_step_give_null(queues: dict[str, FakeQueue]) -> None:
     class Silent(FakeSystem):
-        def outputs(self) -> list[Output]:
+        def outputs(self) -> list[SystemOutput]:
             return []
 
     row = run(Silent(SERVICE), queues, queries=[replace(QUERY, window=WindowSpec(60_000, 60_000))]).row()
@@ -238,7 +238,7 @@ def test_a_quick_step_counts_however_few_batches_it_holds(queues: dict[str, Fake
 
 def test_nothing_counts_before_a_systems_rate_no_longer_rises(queues: dict[str, FakeQueue]) -> None:
     """It takes twice as much every 5 s, four times in all, as code is compiled; a step is longer than that."""
-    progresses: list[Progress] = []
+    progresses: list[MeasureProgress] = []
     system = FakeSystem(SERVICE // 16)
     clock = queues["a"].clock
     for number in range(1, 5):

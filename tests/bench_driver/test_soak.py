@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench_driver.programs.soak import Churn, Minute, render, trend
+from bench_driver.programs.soak import Minute, SoakChurn, render, trend
 
 MIB = 2**20
 
@@ -56,7 +56,7 @@ class Queries:
 
 def test_churn_replaces_the_oldest_and_never_faster_than_it_is_told() -> None:
     queries, began = Queries(), time.monotonic()
-    churn = Churn(queries, ["a", "b"], ["old-1", "old-2"], rate=1000.0)  # type: ignore[arg-type]
+    churn = SoakChurn(queries, ["a", "b"], ["old-1", "old-2"], rate=1000.0)  # type: ignore[arg-type]
     while churn.replaced < 3:
         churn.until(time.monotonic() + 0.01)
     assert churn.replaced <= (time.monotonic() - began) * 1000 + 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.batch_start import BatchStart, ReadingTime, WindowEnds
+from engine.planning.batch_start import BatchStart, ExpectedEnds, ReadingTime
 from operators.joins.query import Join, JoinInput
 from operators.queries import Query, Selection
 from operators.query_parts import Output
@@ -37,7 +37,7 @@ def join(window: Window) -> Join:
 def test_windows_that_ended_and_that_end_next_by_trying_all(
     specs: list[tuple[Window, bool]], delays: tuple[int, int], before: int, length: int
 ) -> None:
-    ends, now = WindowEnds(), before + length
+    ends, now = ExpectedEnds(), before + length
     for number, (window, is_join) in enumerate(specs):
         ends.add(str(number), join(window) if is_join else aggregation(window=window))
     window_ends: list[int] = []
@@ -56,7 +56,7 @@ def test_windows_that_ended_and_that_end_next_by_trying_all(
 
 
 def test_queries_that_wait_for_no_window_have_always_ended() -> None:
-    ends = WindowEnds()
+    ends = ExpectedEnds()
     queries: list[Query] = [
         Selection(STREAM.id, None, ()),
         aggregation(window=Window(SECOND, SECOND), emit=Emit(stream=True, after_watermark=False)),

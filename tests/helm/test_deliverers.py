@@ -12,7 +12,7 @@ from helm_binary import CHART, Helm
 from manifests import environment, only, pods
 from value_sets import DELIVERERS, EVERYTHING_ON
 
-from router.delivery.share import Share
+from router.delivery.share import DeliveryShard
 
 
 def test_the_service_delivers_itself_unless_others_do(helm: Helm) -> None:
@@ -40,8 +40,8 @@ def test_pods_take_each_share_once(helm: Helm, tmp_path: Path, replicas: int) ->
         )
         arguments = done.stdout.splitlines()
         assert arguments[:3] == ["route", "--data-dir", "/data"]
-        parts += Share.parse(arguments[arguments.index("--share") + 1]).parts
-    assert sorted(parts) == list(Share().parts)
+        parts += DeliveryShard.parse(arguments[arguments.index("--share") + 1]).parts
+    assert sorted(parts) == list(DeliveryShard().parts)
 
 
 def test_they_share_data_configuration_and_secrets_with_the_service(helm: Helm) -> None:

@@ -43,7 +43,7 @@ from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
 from operators.windowing.slicing import PeriodicEdges, cut_slices
 from operators.windows import Window
-from optimizer.grouping import Sampled, Workload, edges_of, group_queries, place_queries
+from optimizer.grouping import Sampled, SampledWorkload, edges_of, group_queries, place_queries
 from sources.connectors.static_table import TableDefinition, TableVersion
 from sources.core.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
 from sources.core.storage import Storage
@@ -166,14 +166,14 @@ CLUSTERS = 50
 SAMPLE = 2048
 
 
-def sampled(live: LiveQueries, index: PredicateIndex) -> Workload:
+def sampled(live: LiveQueries, index: PredicateIndex) -> SampledWorkload:
     """Return what queries, all of which test the same columns, say of a sample of a chunk."""
     rows = np.random.default_rng(1).choice(TUPLES, SAMPLE, replace=False)
     cells = index.cells_of(Tuples.of(chunk(100).take(pa.array(np.sort(rows)))))
     masks = [index.masks_of(query.id) for query in live.by_slot.values()]
     tests = [np.stack([mask[name][cell] for mask in masks]) for name, cell in cells.items()]
     edges = [[edges_of(mask[name]) for mask in masks] for name in cells]
-    return Workload([Sampled(tests, edges, list(cells.values()), 2.0 * TUPLES, TUPLES, KEYS, KEYS)])
+    return SampledWorkload([Sampled(tests, edges, list(cells.values()), 2.0 * TUPLES, TUPLES, KEYS, KEYS)])
 
 
 @pytest.mark.parametrize("count", [300, 1000, 10_000])

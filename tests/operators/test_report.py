@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, Chunk, Work, draw_sample, is_due, read_sample, united
+from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, ChunkWork, Work, draw_sample, is_due, read_sample, united
 
 
 @pytest.mark.parametrize(("start", "end", "due"), [(0, 1_700_000, True), (1_700_000, 1_999_999, False), (7, 7, False)])
@@ -22,9 +22,9 @@ def test_work_is_told_once_and_added_up() -> None:
         with work.timed(operator):
             pass
         work.busy_us[operator] += 10
-    one.saw("a", Chunk(100, 2, 5))
-    one.saw("a", Chunk(90, 3, 6))
-    other.saw("a", Chunk(100, 2, 7))
+    one.saw("a", ChunkWork(100, 2, 5))
+    one.saw("a", ChunkWork(90, 3, 6))
+    other.saw("a", ChunkWork(100, 2, 7))
     with pytest.raises(ZeroDivisionError), one.timed("c"):
         1 / 0  # noqa: B018
     told = [one.tell(), other.tell()]

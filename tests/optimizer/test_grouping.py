@@ -15,7 +15,7 @@ from optimizer.grouping import (
     MAX_PAIRED,
     Numbers,
     Sampled,
-    Workload,
+    SampledWorkload,
     edges_of,
     expected_query_sets,
     group_queries,
@@ -28,21 +28,21 @@ SAMPLE = 600
 KEYS = 1000
 
 
-def sampled(tests: list[Bools], columns: list[np.ndarray]) -> Workload:
+def sampled(tests: list[Bools], columns: list[np.ndarray]) -> SampledWorkload:
     """Return the workload of tuples of which all are sampled, and half a second of which is added up at once."""
     edges = [
         [edges_of(holds) for holds in test[:, np.argsort(column)]] for test, column in zip(tests, columns, strict=True)
     ]
-    return Workload([Sampled(tests, edges, columns, RATE, chunk=RATE / 2, places=KEYS, fired=KEYS)])
+    return SampledWorkload([Sampled(tests, edges, columns, RATE, chunk=RATE / 2, places=KEYS, fired=KEYS)])
 
 
-def of_query_sets(*query_sets: str) -> Workload:
+def of_query_sets(*query_sets: str) -> SampledWorkload:
     """Return the workload of sampled tuples, given by their query-sets, the query Q1 first."""
     bits = np.array([[bit == "1" for bit in query_set] for query_set in query_sets])
     return sampled([bits.T], [np.arange(len(bits))])
 
 
-def ranges(low: list[float], high: list[float], thresholds: list[float], seed: int = 1) -> Workload:
+def ranges(low: list[float], high: list[float], thresholds: list[float], seed: int = 1) -> SampledWorkload:
     """Return queries that test ``low <= x < high AND y < threshold`` of tuples spread evenly over [0, 1)."""
     x, y = np.random.default_rng(seed).random((2, SAMPLE))
     tests = [
@@ -52,7 +52,7 @@ def ranges(low: list[float], high: list[float], thresholds: list[float], seed: i
     return sampled(tests, [x, y])
 
 
-def clusters(count: int, of_each: int) -> tuple[Workload, Numbers]:
+def clusters(count: int, of_each: int) -> tuple[SampledWorkload, Numbers]:
     """Return queries over so many parts of a column that do not overlap, in no order, and the part of each."""
     rng = np.random.default_rng(3)
     part = rng.permutation(np.repeat(np.arange(count), of_each))

@@ -15,7 +15,7 @@ from operators.live_queries import UNGROUPED
 from operators.queries import Query
 from operators.report import draw_sample
 from optimizer import regrouping
-from optimizer.grouping import Numbers, Workload, group_queries
+from optimizer.grouping import Numbers, SampledWorkload, group_queries
 from optimizer.plan_changes import Member, PlanChange
 from optimizer.regrouping import Regrouping
 from optimizer.statistics import SAMPLE_KEPT, Statistics
@@ -256,7 +256,7 @@ def test_what_was_looked_for_in_vain_is_looked_for_again_after_longer_and_longer
     """Finding groups takes long; rates that go up and down must not make it happen every few seconds."""
     full_plans: list[int] = []
 
-    def group(workload: Workload) -> Numbers:
+    def group(workload: SampledWorkload) -> Numbers:
         full_plans.append(look)
         return group_queries(workload)
 

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.cursor import Position, decode_cursor, encode_cursor
+from router.cursor import CursorPosition, decode_cursor, encode_cursor
 from sources.core.errors import MalformedRequest
 
 NUMBERS = st.integers(0, 2**63 - 1)
-POSITIONS = st.builds(Position, NUMBERS, NUMBERS)
+POSITIONS = st.builds(CursorPosition, NUMBERS, NUMBERS)
 
 
 @given(POSITIONS, st.text(max_size=20))
-def test_a_cursor_reads_back(position: Position, owner: str) -> None:
+def test_a_cursor_reads_back(position: CursorPosition, owner: str) -> None:
     assert decode_cursor(encode_cursor(position, owner), owner) == position
 
 
 @given(POSITIONS)
-def test_a_cursor_of_another_query_is_refused(position: Position) -> None:
+def test_a_cursor_of_another_query_is_refused(position: CursorPosition) -> None:
     with pytest.raises(MalformedRequest, match="q-2"):
         decode_cursor(encode_cursor(position, "q-1"), "q-2")
 
@@ -33,7 +33,7 @@ def test_made_up_cursors_are_refused(text: str) -> None:
 
 
 @given(POSITIONS, st.data())
-def test_a_damaged_cursor_is_refused(position: Position, data: st.DataObject) -> None:
+def test_a_damaged_cursor_is_refused(position: CursorPosition, data: st.DataObject) -> None:
     text = encode_cursor(position, "q-1")
     at = data.draw(st.integers(0, len(text) - 1))
     damaged = data.draw(
@@ -46,4 +46,4 @@ def test_a_damaged_cursor_is_refused(position: Position, data: st.DataObject) ->
 
 def test_a_position_must_not_be_negative() -> None:
     with pytest.raises(MalformedRequest, match="between 0"):
-        Position(-1)
+        CursorPosition(-1)

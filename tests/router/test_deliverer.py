@@ -20,8 +20,8 @@ from operators.query_parts import Output
 from router.delivery import deliverer, delivery
 from router.delivery.deliverer import Deliverer
 from router.delivery.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
-from router.delivery.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
-from router.delivery.share import Share
+from router.delivery.progress import DELIVERING, DONE, PARTS, RETRYING, DeliveryProgress, part_of, read_progress
+from router.delivery.share import DeliveryShard
 from router.deployment import Deployment
 from router.materialize import DeployedQuery
 from router.page import Page
@@ -38,7 +38,7 @@ from tests.kit.webhook import receiving
 from tests.router.batches import BatchWriter
 
 SECONDS = 20.0
-ALL = Share()
+ALL = DeliveryShard()
 QUERY = Selection("s-1", None, (Output("n", Column("n", BIGINT)),))
 
 
@@ -100,16 +100,16 @@ class World:
         files = sorted((self.rows / query_id).glob("*.ndjson"))
         return [json.loads(line)["n"] for path in files for line in path.read_text().splitlines()]
 
-    def progress(self, query_id: str) -> Progress:
+    def progress(self, query_id: str) -> DeliveryProgress:
         """Return what is known of a delivery."""
-        return read_progress(self.storage).get(query_id, Progress())
+        return read_progress(self.storage).get(query_id, DeliveryProgress())
 
     def wait_delivered(self, query_id: str, numbers: list[int]) -> None:
         """Wait until the files of a query hold exactly these rows, in order."""
         delivered = partial(self.delivered, query_id)
         wait_until(lambda: delivered() == numbers, SECONDS, lambda: f"{delivered()} == {numbers}")
 
-    def wait_state(self, query_id: str, state: str) -> Progress:
+    def wait_state(self, query_id: str, state: str) -> DeliveryProgress:
         """Wait until a delivery is in a state."""
         wait_until(lambda: self.progress(query_id).state == state, SECONDS, lambda: str(self.progress(query_id)))
         return self.progress(query_id)
@@ -123,7 +123,7 @@ def sink_of(value: dict[str, Any]) -> SinkDefinition:
 
 
 @contextmanager
-def running(world: World, share: Share = ALL) -> Iterator[None]:
+def running(world: World, share: DeliveryShard = ALL) -> Iterator[None]:
     """Run a deliverer on a thread."""
     stopping = threading.Event()
     service = Deliverer(world.storage, share)
@@ -163,12 +163,12 @@ def test_a_batch_is_delivered_after_the_latency_of_its_last_row(world: World) ->
 
 
 def test_counts_of_other_bounds_are_begun_anew() -> None:
-    assert sum(Progress(latency_counts=[3, 4], latency_us=7).latency_counts) == 0
-    progress = Progress()
+    assert sum(DeliveryProgress(latency_counts=[3, 4], latency_us=7).latency_counts) == 0
+    progress = DeliveryProgress()
     for latency_us in (100_000, 100_001, 300_000_000, 300_000_001):
         progress.count_latency(latency_us)
     assert progress.latency_counts == [1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]
-    assert Progress(**asdict(progress)) == progress
+    assert DeliveryProgress(**asdict(progress)) == progress
 
 
 def test_a_delivery_goes_on_when_its_query_is_resumed_and_ends_with_it(world: World) -> None:
@@ -232,7 +232,7 @@ def test_what_is_saved_while_a_page_is_noted_is_saved_again(world: World, monkey
     service = Deliverer(world.storage, ALL)
     savers: list[threading.Thread] = []
 
-    class Interrupted(Progress):
+    class Interrupted(DeliveryProgress):
         def __setattr__(self, name: str, value: Any) -> None:
             if name == "rows" and value and not savers:
                 savers.append(threading.Thread(target=service._save))
@@ -428,7 +428,7 @@ def test_shares_make_a_whole_and_one_is_held_by_one(world: World) -> None:
     queries = {f"q-{number}": (number, world.file(f"q-{number}")) for number in range(12)}
     assert {part_of(query_id) % 2 for query_id in queries} == {0, 1}
     world.change(queries)
-    with running(world, Share(1, 2)), running(world, Share(2, 2)):
+    with running(world, DeliveryShard(1, 2)), running(world, DeliveryShard(2, 2)):
         a = world.batch(set(range(12)))
         for query_id in queries:
             world.wait_delivered(query_id, a)
@@ -441,12 +441,12 @@ def test_shares_make_a_whole_and_one_is_held_by_one(world: World) -> None:
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/99", "a/b", "-1/2"])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(NotAllowed, match="share must be I/N"):
-        Share.parse(text)
+        DeliveryShard.parse(text)
 
 
 def test_shares_cover_all_parts_once() -> None:
     for of in range(1, PARTS + 1):
-        parts = [part for number in range(1, of + 1) for part in Share(number, of).parts]
+        parts = [part for number in range(1, of + 1) for part in DeliveryShard(number, of).parts]
         assert sorted(parts) == list(range(PARTS))
 
 

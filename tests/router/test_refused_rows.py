@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from router.cursor import Position
+from router.cursor import CursorPosition
 from router.delivery import deliverer, delivery, refused_rows
 from router.delivery.progress import DONE, RETRYING, part_of
 from router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
@@ -37,7 +37,7 @@ def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def letters(world: World, query_id: str) -> list[int]:
     """Return the numbers of the rows that were set aside."""
-    page = RefusedRows(world.storage).read(query_id, Position(0), 2**40, 2**40, 2**40)
+    page = RefusedRows(world.storage).read(query_id, CursorPosition(0), 2**40, 2**40, 2**40)
     return [json.loads(refused.row)["n"] for refused in page.rows]
 
 
@@ -104,9 +104,9 @@ def test_a_row_that_is_refused_becomes_a_dead_letter_and_the_rest_goes_on(world:
         assert (progress.rows, progress.refused, progress.errors) == (14, 2, 1)
         assert "answered 422" in (progress.refusal or "")
     assert letters(world, "q-1") == [3, 9]
-    (first, second) = RefusedRows(world.storage).read("q-1", Position(0), 2**40, 10, 2**20).rows
+    (first, second) = RefusedRows(world.storage).read("q-1", CursorPosition(0), 2**40, 10, 2**20).rows
     assert "answered 422" in first.detail
-    rest = RefusedRows(world.storage).read("q-1", Position(first.position.seq, 4), 2**40, 10, 2**20)
+    rest = RefusedRows(world.storage).read("q-1", CursorPosition(first.position.seq, 4), 2**40, 10, 2**20)
     assert rest.rows == [second]
 
 
@@ -212,7 +212,7 @@ def test_letters_above_the_bounds_go_the_oldest_of_the_query_that_has_most_first
     rows = RefusedRows(world.storage)
 
     def keep(query_id: str, seq: int) -> None:
-        rows.keep(query_id, RefusedRow(Position(seq), "no", 0, json.dumps({"n": seq}).encode()))
+        rows.keep(query_id, RefusedRow(CursorPosition(seq), "no", 0, json.dumps({"n": seq}).encode()))
 
     for seq in range(1, 11):
         keep(ids[0], seq)
@@ -224,5 +224,5 @@ def test_letters_above_the_bounds_go_the_oldest_of_the_query_that_has_most_first
     monkeypatch.setattr(refused_rows, "MAX_BYTES", sum(sizes.values()) - 1)
     rows.trim([part_of("q-1")], lambda: 1)
     assert [letters(world, query_id) for query_id in ids] == [[9, 10], [1]]
-    assert rows.end(ids[0]) == Position(10, 1)
-    assert rows.end("q-999") == Position(0)
+    assert rows.end(ids[0]) == CursorPosition(10, 1)
+    assert rows.end("q-999") == CursorPosition(0)

@@ -20,7 +20,7 @@ from router.batch_index import BatchIndex
 from router.delivery import delivery, sink_worker
 from router.delivery.delivery import Delivery
 from router.delivery.delivery_log import DeliveredQuery
-from router.delivery.progress import DELIVERING, Progress
+from router.delivery.progress import DELIVERING, DeliveryProgress
 from router.delivery.refused_rows import RefusedRows
 from router.delivery.sink_worker import SinkWorker
 from router.deployment import Deployment
@@ -69,7 +69,7 @@ def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[Si
     query = DeliveredQuery("q-1", None, 1, selected, sink, (Deployment(0, 1, 1, {}),))
     reader = GoneOnce(storage, BatchIndex(RecordLog(storage, BATCHES), 1))
     worker = SinkWorker("file", DelivererIdentity("d"), reader, oldest_seq)
-    delivery = Delivery(query, Progress(), 1, RefusedRows(storage))
+    delivery = Delivery(query, DeliveryProgress(), 1, RefusedRows(storage))
     try:
         worker.add(delivery)
         yield worker, delivery

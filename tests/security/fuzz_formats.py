@@ -40,7 +40,7 @@ from sources.formats.csv_records import CsvLayout, read_carefully, read_fast
 from sources.formats.decoded import Decoded
 from sources.formats.decoding import decode
 from sources.formats.json_lines import decode_json_lines
-from sources.formats.limits import Limits
+from sources.formats.limits import DecodingLimits
 from sources.formats.record_batches import match_columns
 from tests.security.mutations import mutated
 
@@ -58,7 +58,7 @@ SCHEMA = StreamSchema(
     "time",
     0,
 )
-LIMITS = Limits(rows=20_000, unpacked_bytes=16 << 20, malformed=2_000)
+LIMITS = DecodingLimits(rows=20_000, unpacked_bytes=16 << 20, malformed=2_000)
 NOON = datetime(2024, 1, 31, 12, 0, 0, 123456)
 TIMES = pa.array([NOON, None, NOON], pa.timestamp("us"))
 AVRO = {

@@ -34,7 +34,7 @@ _TUPLE_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Piece:
+class BlockPiece:
     """Ascending rows of a file, and whether a block is to refer to the file."""
 
     file: TupleFile
@@ -55,7 +55,7 @@ class BlockInput:
     itself it has the columns ``names``.
     """
 
-    def __init__(self, pieces: Sequence[Piece], codes: Mapping[int, Places], names: Sequence[str] = ()) -> None:
+    def __init__(self, pieces: Sequence[BlockPiece], codes: Mapping[int, Places], names: Sequence[str] = ()) -> None:
         self._pieces = pieces
         self._codes = codes
         self._names = names
@@ -150,15 +150,15 @@ class BlockInput:
         pieces, at, held_rows = [], 0, 0
         for path, first, count in headers:
             if held_file is not None and not path:
-                pieces.append(Piece(held_file, np.arange(held_rows, held_rows + count, dtype=np.int32)))
+                pieces.append(BlockPiece(held_file, np.arange(held_rows, held_rows + count, dtype=np.int32)))
                 held_rows += count
             else:
-                pieces.append(Piece(files.at(path), from_distances(first, distances[at : at + count])))
+                pieces.append(BlockPiece(files.at(path), from_distances(first, distances[at : at + count])))
             at += count
         return cls(pieces, codes)
 
 
-def _gathered(pieces: Sequence[Piece], name: str, places: Places | None) -> pa.Array | None:
+def _gathered(pieces: Sequence[BlockPiece], name: str, places: Places | None) -> pa.Array | None:
     """Return a column, NULL where tuples are older than the queries that need it, which do not see these tuples."""
     columns_and_rows = [(piece.file.column(name), piece.rows) for piece in pieces]
     kind = next((column.type for column, _ in columns_and_rows if column is not None), None)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators import kernels
-from operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, JoinBlock, Piece
+from operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, BlockPiece, JoinBlock
 from operators.joins.matches.counts import CountedJoins
 from operators.joins.matches.relations import MANY
 from operators.joins.parts import columns_for_rows, join_of
@@ -87,7 +87,7 @@ def _block_input(counted: CountedJoins, number: int, tuples: Mapping[str, Sequen
         )
         if count:
             refers = bucket.file.path != "" and count >= max(MIN_REFERRED, WORTH_REFERRING * index.share)
-            pieces.append(Piece(bucket.file, rows[:count], refers))
+            pieces.append(BlockPiece(bucket.file, rows[:count], refers))
             places.append(of_keys[:count])
     key_places = np.concatenate(places)
     codes = {attribute: kernels.take(code.astype(np.int32), key_places) for attribute, code in keys.codes.items()}

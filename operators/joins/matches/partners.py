@@ -24,7 +24,7 @@ Places = npt.NDArray[np.signedinteger]
 Form = Callable[[Sequence[Places]], Tuples]
 
 
-class JoinedRows(Protocol):
+class PartnerRows(Protocol):
     """Joined rows, each a place in every input."""
 
     @property
@@ -35,7 +35,7 @@ class JoinedRows(Protocol):
         """Return of the rows ``[first, first + count)`` the place in each input, ``NO_ROW`` for none."""
 
 
-def pieces(join: Join, joined: JoinedRows, form: Form) -> Iterator[Tuples]:
+def pieces(join: Join, joined: PartnerRows, form: Form) -> Iterator[Tuples]:
     """Yield the rows of a join, some at a time; ``form`` makes them out of their places.
 
     Raises EvaluationFailed.

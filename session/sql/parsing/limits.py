@@ -13,7 +13,7 @@ MAX_GROWTH = 10_000
 _LONGEST_DIGEST = 64
 
 
-class Limits:
+class ParserLimits:
     """Measures expressions bottom-up as they are built; each node once.
 
     An expression's *growth* bounds how many times longer than its inputs a text may get:

@@ -17,7 +17,7 @@ from sources.connectors.files.folder import check_folder, opened
 from sources.connectors.files.index import FileIndex, IndexedFile
 from sources.connectors.files.options import FileOptions, read_options
 from sources.connectors.files.parquet import ParquetFormat
-from sources.connectors.files.reading import FileFormat, Piece
+from sources.connectors.files.reading import FileFormat, FilePiece
 from sources.connectors.files.replay import Replay
 from sources.connectors.files.text import CsvFormat, JsonFormat
 from sources.connectors.offset_watch import OffsetWatch
@@ -77,7 +77,7 @@ class FileConnector:
                 stream=self._name,
             ) from None
 
-    def _chunk(self, file: IndexedFile, piece: Piece) -> Chunk:
+    def _chunk(self, file: IndexedFile, piece: FilePiece) -> Chunk:
         unit = self._format.unit
         malformed = tuple(
             Malformed(f"{file.path}, {unit} {piece.first + line}{detail.removeprefix(f'{unit} {line}')}", raw)

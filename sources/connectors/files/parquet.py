@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sources.connectors.files.index import IndexedFile
-from sources.connectors.files.reading import Piece, Scan
+from sources.connectors.files.reading import FilePiece, Scan
 from sources.core.schema import Schema
 from sources.formats.parquet_rows import ParquetRows
 from sources.formats.record_batches import match_columns
@@ -29,7 +29,7 @@ class ParquetFormat:
         match_columns(parquet.schema, self._schema)
         return Scan(sum(parquet.groups))
 
-    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[Piece]:
+    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[FilePiece]:
         """Yield rows; of a row group what comes before ``start`` is decoded in vain."""
         parquet = ParquetRows(source)
         names = match_columns(parquet.schema, self._schema).names
@@ -43,7 +43,7 @@ class ParquetFormat:
                         columns = match_columns(batch.schema, self._schema)
                         decoded = columns.decode(batch.slice(low, high - low))
                         size = _size_upto(file, row + high) - _size_upto(file, row + low)
-                        yield Piece(row + low, high - low, decoded, size)
+                        yield FilePiece(row + low, high - low, decoded, size)
                     row += batch.num_rows
                     if row >= end:
                         break

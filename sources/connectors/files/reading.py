@@ -18,7 +18,7 @@ class Scan:
     marks: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """Consecutive records of a file, from number ``first`` on (from 0): what they are, and their size in bytes.
 
     Lines of ``decoded.malformed`` are numbered from 1 within the piece.
@@ -39,5 +39,5 @@ class FileFormat(Protocol):
     def scan(self, source: Any, size: int) -> Scan:
         """Look through a file; MalformedRequest when it cannot be one of this stream."""
 
-    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[Piece]:
+    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[FilePiece]:
         """Yield the records ``[start, end)`` of a file, which is as it was scanned."""

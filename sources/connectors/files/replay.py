@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sources.connectors.files.index import IndexedFile
-from sources.connectors.files.reading import Piece
+from sources.connectors.files.reading import FilePiece
 from sources.core.schema import StreamSchema
 
 STEP_SECONDS = 0.1
@@ -23,7 +23,7 @@ NEVER = -(2**63)
 
 
 def with_times(
-    file: IndexedFile, pieces: Iterable[Piece], schema: StreamSchema, speed: float, latest: int
+    file: IndexedFile, pieces: Iterable[FilePiece], schema: StreamSchema, speed: float, latest: int
 ) -> IndexedFile:
     """Return a file with the event times of its records; ``latest`` is the greatest one of files before it."""
     step = max(int(speed * STEP_SECONDS * 1_000_000), 1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from sources.connectors.files.index import IndexedFile
 from sources.connectors.files.options import FileOptions
-from sources.connectors.files.reading import Piece, Scan
+from sources.connectors.files.reading import FilePiece, Scan
 from sources.core.errors import MalformedRequest
 from sources.core.schema import Schema
 from sources.formats.csv_records import CsvLayout, read_carefully, read_fast, record_ends
@@ -39,10 +39,10 @@ class JsonFormat:
         begin = len(MARK) if _beginning(source) == MARK else 0
         return _scan(self, source, size, begin, self._scan_bytes)
 
-    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[Piece]:
+    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[FilePiece]:
         """Yield lines."""
         for first, records, text in _texts(self, source, file, start, end, self._read_bytes):
-            yield Piece(first, records, decode_json_lines(text, self._schema), len(text))
+            yield FilePiece(first, records, decode_json_lines(text, self._schema), len(text))
 
     def ends(self, text: bytes) -> np.ndarray:
         """Return where lines end."""
@@ -75,7 +75,7 @@ class CsvFormat:
             CsvLayout.named(names, self._schema, self._delimiter)
         return _scan(self, source, size, begin, self._scan_bytes)
 
-    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[Piece]:
+    def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[FilePiece]:
         """Yield records."""
         layout = CsvLayout.declared(self._schema, self._delimiter)
         if self._header:
@@ -95,13 +95,13 @@ class CsvFormat:
         ends = self.ends(text)
         return len(ends), int(ends[-1]) if len(ends) else 0
 
-    def _pieces(self, first: int, records: int, text: bytes, layout: CsvLayout) -> Iterator[Piece]:
+    def _pieces(self, first: int, records: int, text: bytes, layout: CsvLayout) -> Iterator[FilePiece]:
         """Yield records; reading with care is slow, so that is done only to few records around those that need it."""
         tuples = read_fast(text, self._schema, layout)
         if tuples is not None:
-            yield Piece(first, records, Decoded(tuples, ()), len(text))
+            yield FilePiece(first, records, Decoded(tuples, ()), len(text))
         elif records <= WITH_CARE_AT_ONCE:
-            yield Piece(first, records, read_carefully(text, self._schema, layout), len(text))
+            yield FilePiece(first, records, read_carefully(text, self._schema, layout), len(text))
         else:
             half = records // 2
             cut = int(self.ends(text)[half - 1])

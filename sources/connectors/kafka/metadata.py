@@ -18,7 +18,7 @@ from sources.core.errors import NotAllowed
 from sources.core.schema import Field, StreamSchema
 from sources.formats.arrow_stream import converter_of
 from sources.formats.csv_document import convert_texts
-from sources.formats.decoded import Column, Decoded, MalformedLine
+from sources.formats.decoded import Decoded, DecodedColumn, MalformedLine
 
 HEADER = "headers."
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -85,7 +85,7 @@ class MetadataColumns:
         faults_in_order = sorted((*decoded.malformed, *malformed), key=lambda fault: fault.line)
         return Decoded(tuples.filter(pa.array(fits)), tuple(faults_in_order))
 
-    def _column(self, field: Field, key: str, messages: Sequence[Message]) -> Column:
+    def _column(self, field: Field, key: str, messages: Sequence[Message]) -> DecodedColumn:
         if key == "offset":
             return _numbers(field, [message.offset() for message in messages], pa.int64())
         if key == "partition":
@@ -102,13 +102,13 @@ class MetadataColumns:
         return _texts(field, [_header(message, name) for message in messages])
 
 
-def _numbers(field: Field, values: Sequence[Any], kind: pa.DataType) -> Column:
+def _numbers(field: Field, values: Sequence[Any], kind: pa.DataType) -> DecodedColumn:
     convert = converter_of(kind, field)
     assert convert is not None
     return convert(pa.array(values, kind), field)
 
 
-def _texts(field: Field, values: Sequence[Any]) -> Column:
+def _texts(field: Field, values: Sequence[Any]) -> DecodedColumn:
     texts: list[str | None] = []
     errors: dict[int, str] = {}
     for i, value in enumerate(values):
@@ -118,7 +118,7 @@ def _texts(field: Field, values: Sequence[Any]) -> Column:
             texts.append(None)
             errors[i] = f"column {field.name!r} must be UTF-8"
     column = convert_texts(field, texts)
-    return Column(column.values, {**column.errors, **errors})
+    return DecodedColumn(column.values, {**column.errors, **errors})
 
 
 def _timestamp(message: Message) -> int | None:

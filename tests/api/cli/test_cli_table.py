@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from api.cli.table import Digits, StreamTable, cell_text, fit_widths
+from api.cli.table import ColumnDigits, StreamTable, cell_text, fit_widths
 
 
 def printed(*pages: list[dict[str, Any]], width: int | None = None) -> list[str]:
@@ -85,9 +85,9 @@ def test_a_column_that_comes_later_is_not_lost() -> None:
         (True, "true"),
         (2**60, "1152921504606846976"),
         (0.1 + 0.2, "0.3"),
-        (Digits("4.10"), "4.10"),
-        (Digits("1234567890123456789.00"), "1234567890123456789.00"),
-        ({"a": [Digits("4.10"), None, True]}, '{"a": [4.10, null, true]}'),
+        (ColumnDigits("4.10"), "4.10"),
+        (ColumnDigits("1234567890123456789.00"), "1234567890123456789.00"),
+        ({"a": [ColumnDigits("4.10"), None, True]}, '{"a": [4.10, null, true]}'),
         ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00Z"),
         ("2026-01-01T00:00:00.100000Z", "2026-01-01T00:00:00.100000Z"),
         ("costs 1.000000Z", "costs 1.000000Z"),

@@ -14,11 +14,11 @@ from bench_driver.measure.latency import (
     quantiles,
 )
 from bench_driver.queues.process import Pull
-from bench_driver.queues.schedule import Schedule, Segment
-from bench_driver.systems.system import Output
+from bench_driver.queues.schedule import RateSegment, Schedule
+from bench_driver.systems.system import SystemOutput
 
 # tuple i comes at second 1000 + i / 10
-SCHEDULE = Schedule((Segment(0, 1_000_000_000, 10),))
+SCHEDULE = Schedule((RateSegment(0, 1_000_000_000, 10),))
 
 
 def pull(at: float, start: int, end: int, consumer: str = "a") -> Pull:
@@ -27,7 +27,12 @@ def pull(at: float, start: int, end: int, consumer: str = "a") -> Pull:
 
 
 def test_event_time_latency_is_from_the_newest_tuple_to_the_arrival() -> None:
-    outputs = [Output(1005.0, 1004.5, 3), Output(1006.0, 1003.0, 1), Output(1007.0, 1002.0, 1), Output(1020.0, 1019, 1)]
+    outputs = [
+        SystemOutput(1005.0, 1004.5, 3),
+        SystemOutput(1006.0, 1003.0, 1),
+        SystemOutput(1007.0, 1002.0, 1),
+        SystemOutput(1020.0, 1019, 1),
+    ]
     latencies = event_time_latencies(outputs, 1005.0, 1010.0, since=1002.5)
     assert latencies == [Latency(1005.0, 0.5, 3), Latency(1006.0, 3.0, 1)], "of before the step, or after it"
 
@@ -35,7 +40,7 @@ def test_event_time_latency_is_from_the_newest_tuple_to_the_arrival() -> None:
 def test_processing_time_latency_is_from_the_pull_of_the_newest_tuple() -> None:
     queue = Ingestion([pull(2, 0, 20), pull(4, 20, 40), pull(7, 40, 60)], SCHEDULE)
     # tuple 35, of 3.5 s, was pulled at 4 s; tuple 50, of 5.0 s, at 7 s
-    outputs = [Output(1006.0, 1003.5, 2), Output(1009.0, 1005.0, 1)]
+    outputs = [SystemOutput(1006.0, 1003.5, 2), SystemOutput(1009.0, 1005.0, 1)]
     assert processing_time_latencies(outputs, 1000, 1010, 1000, [queue]) == [
         Latency(1006.0, 2.0, 2),
         Latency(1009.0, 2.0, 1),
@@ -45,7 +50,7 @@ def test_processing_time_latency_is_from_the_pull_of_the_newest_tuple() -> None:
 
 def test_of_several_streams_the_greatest_ingestion_counts() -> None:
     early, late = Ingestion([pull(4, 0, 100)], SCHEDULE), Ingestion([pull(6, 0, 100)], SCHEDULE)
-    latencies = processing_time_latencies([Output(1009.0, 1003.5, 1)], 1000, 1010, 1000, [early, late])
+    latencies = processing_time_latencies([SystemOutput(1009.0, 1003.5, 1)], 1000, 1010, 1000, [early, late])
     assert [x.seconds for x in latencies] == [3.0]
 
 
@@ -73,19 +78,19 @@ def test_what_was_not_pulled_by_then_has_no_processing_time() -> None:
     assert queue.of(1003.0, 1010.0) is None
     assert queue.of(999.0, 1010.0) is None
     assert Ingestion([], SCHEDULE).of(1001.0, 1010.0) is None
-    assert processing_time_latencies([Output(1004.0, 1001.0, 1)], 1000, 1010, 1000, [queue]) == []
+    assert processing_time_latencies([SystemOutput(1004.0, 1001.0, 1)], 1000, 1010, 1000, [queue]) == []
 
 
 def test_a_tuple_does_not_reach_the_system_before_it_comes() -> None:
     # a queue that is pulled from ahead of time hands tuples over as they come
     queue = Ingestion([pull(0, 0, 100)], SCHEDULE)
-    latencies = processing_time_latencies([Output(1006.0, 1005.0, 1)], 1000, 1010, 1000, [queue])
+    latencies = processing_time_latencies([SystemOutput(1006.0, 1005.0, 1)], 1000, 1010, 1000, [queue])
     assert [x.seconds for x in latencies] == [1.0]
 
 
 def test_a_schedule_that_began_anew_maps_times_of_its_last_segment() -> None:
     # of the first segment 20 tuples were pulled by second 5, the rest was dropped
-    schedule = Schedule((Segment(0, 1_000_000_000, 10), Segment(20, 1_005_000_000, 100)))
+    schedule = Schedule((RateSegment(0, 1_000_000_000, 10), RateSegment(20, 1_005_000_000, 100)))
     queue = Ingestion([pull(2, 0, 20), pull(5.5, 20, 60), pull(6, 60, 120)], schedule)
     assert queue.of(1005.2, 1010) == 1005.5
     assert queue.of(1005.7, 1010) == 1006
@@ -112,4 +117,4 @@ def test_the_series_has_a_point_for_every_second_in_which_something_came() -> No
 
 @pytest.mark.parametrize("rows", [0, -1])
 def test_outputs_without_rows_are_none(rows: int) -> None:
-    assert event_time_latencies([Output(1005.0, 1004.5, rows)], 1000, 1010, 1000) == []
+    assert event_time_latencies([SystemOutput(1005.0, 1004.5, rows)], 1000, 1010, 1000) == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench_driver.queues.schedule import RatePart, Schedule, Segment, parse_profile
+from bench_driver.queues.schedule import RatePart, RateSegment, Schedule, parse_profile
 
 AT = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -77,7 +77,7 @@ def test_generated_counts_the_tuples_up_to_a_time(schedule: Schedule, since: int
 @settings(deadline=None)
 @given(st.integers(1, 20_000_000), st.integers(0, 10**13), st.integers(0, 10**12))
 def test_the_times_of_a_constant_rate_are_exact(rate: int, first: int, since: int) -> None:
-    segment = Segment(first, AT, rate)
+    segment = RateSegment(first, AT, rate)
     exact = AT + Fraction(since * SECOND, rate)
     time = segment.time_of(first + since)
     assert time <= exact < time + 1
@@ -121,7 +121,7 @@ def test_a_pause_has_no_tuples() -> None:
     assert Schedule().generated(AT) == 0
     assert Schedule().time_of(0) is None
     assert Schedule().times(0, 0).tolist() == []
-    stopped = Schedule((Segment(0, AT, 10), Segment(5, AT + SECOND, 0)))
+    stopped = Schedule((RateSegment(0, AT, 10), RateSegment(5, AT + SECOND, 0)))
     assert stopped.generated(AT + 100 * SECOND) == 5
     with pytest.raises(ValueError, match="tuple 5 of"):
         stopped.times(3, 6)
@@ -132,13 +132,13 @@ def test_a_pause_has_no_tuples() -> None:
 @pytest.mark.parametrize(
     "segments",
     [
-        (Segment(0, AT, 10), Segment(20, AT + SECOND, 10)),  # tuple 19 is due at AT + 1.9 s
-        (Segment(5, AT, 10), Segment(4, AT + SECOND, 10)),
-        (Segment(0, AT, 0), Segment(1, AT + SECOND, 10)),
-        (Segment(0, AT, 0), Segment(0, AT - 1, 10)),
+        (RateSegment(0, AT, 10), RateSegment(20, AT + SECOND, 10)),  # tuple 19 is due at AT + 1.9 s
+        (RateSegment(5, AT, 10), RateSegment(4, AT + SECOND, 10)),
+        (RateSegment(0, AT, 0), RateSegment(1, AT + SECOND, 10)),
+        (RateSegment(0, AT, 0), RateSegment(0, AT - 1, 10)),
     ],
 )
-def test_segments_that_contradict_each_other_are_refused(segments: tuple[Segment, ...]) -> None:
+def test_segments_that_contradict_each_other_are_refused(segments: tuple[RateSegment, ...]) -> None:
     with pytest.raises(ValueError, match="event times must not fall"):
         Schedule(segments)
 
@@ -172,4 +172,4 @@ def test_only_the_last_part_may_last_for_ever(profile: list[RatePart]) -> None:
 @pytest.mark.parametrize("segment", [(-1, AT, 5), (0, AT, -5), (0, 1.5, 5), (0, AT, True)])
 def test_segments_are_whole_numbers(segment: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="a segment"):
-        Segment(*segment)
+        RateSegment(*segment)

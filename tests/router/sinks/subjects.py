@@ -14,7 +14,7 @@ from operators.expressions import Column
 from operators.queries import Aggregation, Selection
 from operators.query_parts import COUNT_ALL, Output
 from operators.windows import Emit, Window
-from router.sinks.sink import Rows, Subject
+from router.sinks.sink import SinkRows, Subject
 from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 DECIMAL = ColumnType("DECIMAL", 12, 2)
@@ -72,7 +72,7 @@ def selected(count: int, first: int = 0) -> list[dict[str, Any]]:
     return rows
 
 
-def rows_of(subject: Subject, values: Sequence[dict[str, Any]], seq: int) -> Rows:
+def rows_of(subject: Subject, values: Sequence[dict[str, Any]], seq: int) -> SinkRows:
     """Return rows as of batch ``seq``; the cursor after them is ``after SEQ``."""
     table = pa.Table.from_pylist(list(values), schema=subject.schema)
-    return Rows(table, f"after {seq}", ((seq, 0, len(table)),))
+    return SinkRows(table, f"after {seq}", ((seq, 0, len(table)),))

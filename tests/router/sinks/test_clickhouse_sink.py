@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from router.sinks import clickhouse as connector
-from router.sinks.http import Place
+from router.sinks.http import HttpPlace
 from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.core.confinement import OPEN
 from sources.core.errors import NotAllowed
@@ -126,7 +126,7 @@ def test_a_code_that_is_not_known_is_about_rows_where_the_server_cannot_parse_th
 ) -> None:
     query = subject()
     with httpx.Client(transport=answers_of(null, empty)) as client:
-        sink = connector.ClickHouseSink(Place(client, "http://h", {}), "`t`", "q", set(), {"n": "Enum8('a' = 1)"})
+        sink = connector.ClickHouseSink(HttpPlace(client, "http://h", {}), "`t`", "q", set(), {"n": "Enum8('a' = 1)"})
         with pytest.raises(means, match="Unknown element") as raised:
             sink.write(rows_of(query, selected(2), 1))
     assert type(raised.value) is means
@@ -160,7 +160,7 @@ HIDDEN = "swordfish-17"
 )
 def test_what_an_answer_means(status: int, headers: dict[str, str], body: str, means: type[Exception] | None) -> None:
     with httpx.Client() as client:
-        place = Place(client, "http://h", {"x-clickhouse-key": HIDDEN}, (HIDDEN,))
+        place = HttpPlace(client, "http://h", {"x-clickhouse-key": HIDDEN}, (HIDDEN,))
         answer = httpx.Response(status, headers=headers, text=body)
         if means is None:
             connector.judge(place, answer)

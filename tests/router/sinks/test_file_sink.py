@@ -23,7 +23,7 @@ from operators.queries import Selection
 from operators.query_parts import Output
 from router.row_text import objects
 from router.sinks import file
-from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, SinkRows, Subject
 from sources.core.confinement import OPEN
 from sources.core.errors import NotAllowed
 from sources.core.schema import BIGINT, VARCHAR
@@ -44,7 +44,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def as_json(rows: Rows) -> list[dict[str, Any]]:
+def as_json(rows: SinkRows) -> list[dict[str, Any]]:
     values: list[dict[str, Any]] = orjson.loads(orjson.dumps(objects(rows.table)))
     return values
 
@@ -222,7 +222,7 @@ def test_whatever_is_interrupted_rows_come_once(writes: list[tuple[int, int]], p
             assert delivered == expected
 
 
-def deliver(sink: Sink, rows: Rows) -> None:
+def deliver(sink: Sink, rows: SinkRows) -> None:
     """Write rows unless they are there: what a deliverer does."""
     if sink.resume() != rows.cursor:
         sink.write(rows)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from router.sinks import webhook
-from router.sinks.http import Place, retry_after
+from router.sinks.http import HttpPlace, retry_after
 from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.core.confinement import OPEN
 from sources.core.errors import NotAllowed, NotReady
@@ -106,7 +106,7 @@ def test_what_an_answer_means(
 
 def test_an_answer_that_shows_a_secret_is_not_shown_whole() -> None:
     with httpx.Client() as client:
-        message = Place(client, "http://h", {}, (HIDDEN,)).says(httpx.Response(400, text="x" * 295 + HIDDEN))
+        message = HttpPlace(client, "http://h", {}, (HIDDEN,)).says(httpx.Response(400, text="x" * 295 + HIDDEN))
     assert "x***" in message
     assert HIDDEN[:3] not in message
 
@@ -123,7 +123,7 @@ def test_what_asks_to_wait_is_heard_within_reason(header: str, seconds: float | 
 @pytest.mark.parametrize(("url", "header"), [("http://h\n/", "a"), ("gopher://h", "a"), ("", "ü"), ("", "a\n")])
 def test_what_cannot_be_sent_is_refused_and_not_shown(receiver: Receiver, url: str, header: str) -> None:
     with httpx.Client() as client, pytest.raises(SinkRefused) as raised:
-        Place(client, url or receiver.url, {"authorization": HIDDEN + header}, (HIDDEN + header,)).post(b"")
+        HttpPlace(client, url or receiver.url, {"authorization": HIDDEN + header}, (HIDDEN + header,)).post(b"")
     assert HIDDEN not in "".join(traceback.format_exception(raised.value))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session.commands.statements import to_definition
-from session.commands.writer import Command, Group, Writer
+from session.commands.writer import Command, CommandGroup, Writer
 from session.log.journal import Journal
 from session.sql.parser import parse_statement
 from session.sql.statements import CreateStream
@@ -43,7 +43,7 @@ class SlowJournal(Journal):
 def giving(result: Request | Exception | None, **touches: frozenset[str]) -> Command:
     """Return a command whose check gives a request, nothing, or an error."""
 
-    def check(_: Group) -> Request | None:
+    def check(_: CommandGroup) -> Request | None:
         if isinstance(result, Exception):
             raise result
         return result

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from session.log.archive import FOLDER, ROWS, Archive
-from session.log.archive_index import ArchiveIndex, Level
+from session.log.archive_index import ArchiveIndex, IndexLevel
 from session.state.query_record import FAILED, RETIRED, QueryRecord
 from sources.core.errors import CorruptData
 from sources.core.storage import Storage
@@ -142,12 +142,12 @@ def test_records_of_many_batches_of_rows_are_found(tmp_path: Path) -> None:
 def test_the_index_has_few_levels_however_many_segments_come() -> None:
     index = ArchiveIndex()
     for segment in range(1, 400):
-        index.add(Level.of_segment(segment, [segment], [segment], [False], ["all the same"]))
+        index.add(IndexLevel.of_segment(segment, [segment], [segment], [False], ["all the same"]))
         assert len(index) == segment
     assert len(index._levels) <= 10
     assert [place.segment for place in index.find_name("all the same")] == list(range(399, 0, -1))
     index.expire(300)
-    index.add(Level.of_segment(400, range(400, 900), [400] * 500, [False] * 500, [None] * 500))
+    index.add(IndexLevel.of_segment(400, range(400, 900), [400] * 500, [False] * 500, [None] * 500))
     assert len(index) == 599, "what expired goes when levels are merged"
     assert sum(len(level.names) for level in index._levels) == 99
 
@@ -161,7 +161,7 @@ def test_a_query_that_is_over_takes_few_bytes_of_memory(names: bool, most_bytes:
             first = segment * 500
             numbers = range(first, first + 500)
             texts = [f"name {number}" if names else None for number in numbers]
-            index.add(Level.of_segment(segment, list(numbers), [segment] * 500, [False] * 500, texts))
+            index.add(IndexLevel.of_segment(segment, list(numbers), [segment] * 500, [False] * 500, texts))
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

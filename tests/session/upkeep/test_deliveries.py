@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.delivery.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
-from router.delivery.progress import DONE, PARTS, Progress, part_of, tell_alive, write_progress
+from router.delivery.progress import DONE, PARTS, DeliveryProgress, part_of, tell_alive, write_progress
 from session.commands.query_requests import Replacement
 from session.log.archive import Archive
 from session.upkeep.deliveries import SinkDeliveries
@@ -164,7 +164,7 @@ def test_who_has_no_sink_costs_no_file(driver: Driver) -> None:
 
 def test_a_delivery_that_is_over_is_forgotten_with_its_query(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
-    write_progress(driver.storage, part_of(query), {query: Progress(state=DONE, rows=7)})
+    write_progress(driver.storage, part_of(query), {query: DeliveryProgress(state=DONE, rows=7)})
     driver.session.queries.delete(query, drain=False)
     for _ in range(RECORDS_A_WHOLE):
         driver.run(SELECTION.format("purchases", 6))
@@ -183,7 +183,9 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
     assert body["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}
     assert (body["delivery"]["state"], body["delivery"]["rows"]) == ("STALLED", 0), "no deliverer runs"
     tell_alive(driver.storage, "1-1", range(PARTS), time.time_ns() // 1000)
-    progress = Progress(rows=3, errors=1, error="down", state="RETRYING", waiting_since_us=1, delivered_us=1_000_000)
+    progress = DeliveryProgress(
+        rows=3, errors=1, error="down", state="RETRYING", waiting_since_us=1, delivered_us=1_000_000
+    )
     write_progress(driver.storage, part_of(query), {query: progress})
     delivery = driver.session.lookup.describe(query)["delivery"]
     assert delivery.pop("lag_seconds") > 1e9

@@ -32,7 +32,7 @@ from sources.formats import Decoded, decode
 from sources.formats.arrow_metadata import MAX_BATCHES
 from sources.formats.arrow_stream import ROWS_AT_ONCE
 from sources.formats.coercion import UnfitError, coerce
-from sources.formats.limits import BODY, Limits
+from sources.formats.limits import BODY, DecodingLimits
 from tests.kit.examples import examples
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -271,7 +271,7 @@ def test_a_packed_body_is_refused_before_it_is_unpacked(compression: str, name: 
 
 
 def test_bytes_that_several_columns_share_count_for_each() -> None:
-    limits = Limits(unpacked_bytes=1000)
+    limits = DecodingLimits(unpacked_bytes=1000)
     names = ("b", "i", "n", "d", "m", "s", "day")
     body = to_body({name: pa.array(["x" * 100]) for name in names})
     with pytest.raises(TooLarge, match="at most 500 bytes"):
@@ -281,7 +281,7 @@ def test_bytes_that_several_columns_share_count_for_each() -> None:
 def test_rows_that_are_wider_as_columns_of_the_stream_are_counted() -> None:
     body = to_body({"time": pa.array(np.zeros(1000, np.int64)).view(pa.timestamp("us"))})
     with pytest.raises(TooLarge, match="at most 20000 bytes"):
-        decode(body, ARROW, SCHEMA, Limits(unpacked_bytes=20_000))
+        decode(body, ARROW, SCHEMA, DecodingLimits(unpacked_bytes=20_000))
 
 
 def test_columns_that_a_body_lacks_are_counted_before_they_are_made() -> None:
@@ -346,7 +346,7 @@ def test_a_dictionary_counts_with_each_batch_that_uses_it() -> None:
         for _ in range(20):
             writer.write_batch(batch)
     with pytest.raises(TooLarge, match="at most 10000 bytes"):
-        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA, Limits(unpacked_bytes=10_000))
+        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA, DecodingLimits(unpacked_bytes=10_000))
 
 
 def test_columns_that_the_stream_does_not_have_are_not_built() -> None:
