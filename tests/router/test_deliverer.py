@@ -240,7 +240,7 @@ def test_what_is_saved_while_a_page_is_noted_is_saved_again(world: World, monkey
                 savers[0].join(0.5)  # it may have to wait for the other changes
             super().__setattr__(name, value)
 
-    monkeypatch.setattr(deliverer, "Progress", Interrupted)
+    monkeypatch.setattr(deliverer, "DeliveryProgress", Interrupted)
     world.change({"q-1": (0, world.file("q-1"))})
     numbers = world.batch({0}, {0})
     stopping = threading.Event()
