@@ -170,15 +170,15 @@ def test_sums_beside_extremes_are_the_same_from_finer_cells(seed: int, length: i
     assert len(with_extremes[0]) == len(with_extremes[1])
     for expected, bucket in zip(*with_extremes, strict=True):
         assert bucket.components.keys() == expected.components.keys()
-        assert (bucket.cells, bucket.slices.tolist()) == (expected.cells, expected.slices.tolist())
+        assert bucket.cells == expected.cells  # a full bucket has slices without tuples, too
         assert bucket.keys.equals(expected.keys)
         assert by_entry(bucket) == by_entry(expected)
 
 
-def by_entry(bucket: Bucket) -> dict[tuple[int, ...], list[Any]]:
+def by_entry(bucket: Bucket) -> dict[tuple[Any, ...], list[Any]]:
     """Return all numbers of each entry with tuples, by its slice, cell and key."""
-    slice_of = np.repeat(np.arange(len(bucket.slices)), np.diff(bucket.starts))
-    places = np.stack([slice_of, bucket.cell, bucket.key], axis=1).tolist()
+    slices = np.repeat(bucket.slices, np.diff(bucket.starts), axis=0)
+    places = np.column_stack([slices, bucket.cell, bucket.key]).tolist()
     numbers = {name: bucket.component(name).tolist() for name in sorted(bucket.components)}
     return {
         tuple(place): [each[i] for each in numbers.values()] for i, place in enumerate(places) if numbers["count(*)"][i]
