@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
-PACKAGES := api session optimizer router engine operators sources bench_driver
+FOLDERS := api session optimizer router engine operators sources bench_driver
 unexport PYTHONDONTWRITEBYTECODE # without byte code every process compiles all that it imports
 TWO_EXECUTORS := local-cluster[2,1,1024]
 
@@ -27,13 +27,13 @@ setup: ## find Python and Java, build .venv, install what is pinned (quick when 
 	@bash setup.sh
 
 demo: setup ## see it at work; SECONDS=60 ends it by itself, else Ctrl-C
-	@$(PY) -m bench_driver.demo $(if $(SECONDS),--seconds $(SECONDS))
+	@$(PY) -m braid.bench_driver.demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: ## the gate: set up, then lint, types and all tests but those of test-more; stops at the first failure
 	$(call step,setup,bash setup.sh)
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
-	$(call step,mypy and what tests need,bash tests/install.sh & $(PY) -m mypy $(PACKAGES) && wait $$!)
+	$(call step,mypy and what tests need,bash tests/install.sh & $(PY) -m mypy -p braid && wait $$!)
 	$(call step,audit,$(PY) -m tests.security.audit --if-reachable)
 	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone and not long")
 	$(call step,pytest of what measures,$(PY) -m pytest -m alone tests/bench_driver)
@@ -42,7 +42,7 @@ test: ## the gate: set up, then lint, types and all tests but those of test-more
 check: ## the inner loop, two minutes: rules, types, and the quick tests of what differs from SINCE (HEAD if not given)
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
-	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
+	$(call step,mypy,$(PY) -m mypy -p braid)
 	@tests=$$($(PY) -m tests.kit.affected $(SINCE)); if [[ -z $$tests ]]; then echo "── no test imports what changed"; \
 	else $(PY) -m pytest -q -n 2 -m "not service and not alone and not long" $$tests || [[ $$? == 5 ]]; fi
 
@@ -51,7 +51,7 @@ lint: setup ## ruff: rules and format
 	$(call step,ruff format,$(PY) -m ruff format --check .)
 
 types: setup ## mypy: strict, on all packages
-	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
+	$(call step,mypy,$(PY) -m mypy -p braid)
 
 unit: setup ## the tests that need no running service
 	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
@@ -90,26 +90,26 @@ bench-kernels: setup ## time the kernels of a source task and of a partition; AR
 	@$(PY) -m tests.operators.bench_mixed_queries $(ARGUMENTS)
 
 bench-control: setup ## what queries cost the control side: created, retired and looked at while 10 000 run
-	@$(PY) -m bench_driver.programs.control_plane $(ARGUMENTS)
+	@$(PY) -m braid.bench_driver.programs.control_plane $(ARGUMENTS)
 
 chaos: setup ## hostile requests and faults beside queries that an oracle checks; SECONDS=3600, SEED=… to do it again
 	@$(PY) -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 soak: setup ## 10 000 queries for 20 minutes: memory and batches; ARGUMENTS="--minutes 2" for less
-	@$(PY) -m bench_driver.programs.soak $(ARGUMENTS)
+	@$(PY) -m braid.bench_driver.programs.soak $(ARGUMENTS)
 
 first-mark: setup ## measure starts, empty batches and single deployments; ARGUMENTS="--quick" for a short one
-	@$(PY) -m bench_driver.programs.first_mark $(ARGUMENTS)
+	@$(PY) -m braid.bench_driver.programs.first_mark $(ARGUMENTS)
 
 bench-kafka: setup ## how many tuples a second come from Kafka; ARGUMENTS="--queries 1000"
-	@$(PY) -m bench_driver.programs.kafka_rate $(ARGUMENTS)
+	@$(PY) -m braid.bench_driver.programs.kafka_rate $(ARGUMENTS)
 
 bench-push: setup ## how many tuples a second pushes bring; ARGUMENTS="--format arrow --queries 1000"
-	@$(PY) -m bench_driver.programs.push_rate $(ARGUMENTS)
+	@$(PY) -m braid.bench_driver.programs.push_rate $(ARGUMENTS)
 
 picture: setup ## take the picture of the page that the documents show
 	@$(PY) -m tests.page.picture
 
 clean: ## remove caches, builds and what demos left; .venv and .tools stay
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log
-	@find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find $(FOLDERS) tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -146,9 +146,9 @@ install_python_packages() {
   "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e . >&2 ||
     fail "installing this checkout into $venv failed (see above)."
   say "compiling kernels and archiving the classes of Spark, so that starts need not"
-  "$venv/bin/python" -m engine.spark.prepare >&2 2>"$venv/prepare.log" ||
+  "$venv/bin/python" -m braid.engine.spark.prepare >&2 2>"$venv/prepare.log" ||
     fail "compiling the kernels in operators/kernels failed (see $venv/prepare.log)."
-  "$venv/bin/python" -c 'import api.serve, bench_driver.demo' # for their byte code
+  "$venv/bin/python" -c 'import braid.api.serve, braid.bench_driver.demo' # for their byte code
   printf '%s\n' "$wanted" >"$stamp"
 }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.client import BraidClient
-from api.transport import Object, items, segment
+from braid.api.client import BraidClient
+from braid.api.transport import Object, items, segment
 
 
 class AccessClient(BraidClient):

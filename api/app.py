@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from api import logs
-from api.http import problems
-from api.http.headers import HeadAsGet, SafeHeaders
-from api.http.limits import AnswerLimit, BodyMemory, RequestLimit
-from api.http.origins import KnownOrigins, hosts_of
-from api.page import files as page
-from api.routes import (
+from braid import __version__
+from braid.api import logs
+from braid.api.http import problems
+from braid.api.http.headers import HeadAsGet, SafeHeaders
+from braid.api.http.limits import AnswerLimit, BodyMemory, RequestLimit
+from braid.api.http.origins import KnownOrigins, hosts_of
+from braid.api.page import files as page
+from braid.api.routes import (
     access,
     changes,
     docs_page,
@@ -30,8 +30,8 @@ from api.routes import (
     streams,
     tables,
 )
-from api.routes.access import caller_of
-from api.service import Service
+from braid.api.routes.access import caller_of
+from braid.api.service import Service
 
 ROUTERS = (streams, tables, queries, changes, results, live, plans, sql, access, operation)
 OPEN_ROUTERS = (operation.probes, docs_page.router, page.router)
@@ -56,7 +56,7 @@ def create_app(service: Service) -> FastAPI:
 
     app = _App(
         title="Braid",
-        version=_version(),
+        version=__version__,
         description=documents.DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
@@ -87,10 +87,3 @@ def create_app(service: Service) -> FastAPI:
     for router in OPEN_ROUTERS:
         app.include_router(router)
     return app
-
-
-def _version() -> str:
-    try:
-        return version("braid")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "0"

@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from session.commands.writer import Started, Wake
+from braid.session.commands.writer import Started, Wake
 
 POLL_SECONDS = 1.0
 

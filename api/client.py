@@ -1,6 +1,6 @@
 """Speak to a running Braid service from Python: the REST interface as methods.
 
-Its errors are those of :mod:`api.transport`.
+Its errors are those of :mod:`braid.api.transport`.
 
 An example::
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from api.transport import (
+from braid.api.transport import (
     DEFAULT_URL,
     JSON,
     BraidError,

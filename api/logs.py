@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from session.state.times import rfc3339
+from braid.session.state.times import rfc3339
 
 log = logging.getLogger("braid.requests")
 

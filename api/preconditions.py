@@ -16,7 +16,7 @@ from pathlib import Path
 
 import orjson
 
-from sources.core.storage import Storage
+from braid.sources.core.storage import Storage
 
 LOCK_FILE = "service.lock"
 HOME_FILE = "home.json"

@@ -21,12 +21,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from session.log.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
-from sources.connectors.push import PARTITION, PushLog, folder_gone, is_file_at
-from sources.core.errors import NotAllowed, NotReady, Overloaded
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
-from sources.formats.decoded import Decoded
+from braid.session.log.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
+from braid.sources.connectors.push import PARTITION, PushLog, folder_gone, is_file_at
+from braid.sources.core.errors import NotAllowed, NotReady, Overloaded
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
+from braid.sources.formats.decoded import Decoded
 
 CONNECTOR = "push"
 BATCHES_KEPT = 16

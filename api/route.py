@@ -11,12 +11,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from api import logs
-from router.delivery.deliverer import Deliverer
-from router.delivery.share import DeliveryShard
-from session.settings import load_settings
-from sources.core.errors import BraidError, NotAllowed
-from sources.core.storage import Storage
+from braid.api import logs
+from braid.router.delivery.deliverer import Deliverer
+from braid.router.delivery.share import DeliveryShard
+from braid.session.settings import load_settings
+from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.storage import Storage
 
 STOP_SECONDS = 3.5
 

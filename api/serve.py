@@ -26,10 +26,11 @@ from typing import Any
 
 import uvicorn
 
-from api import interpreter, logs
-from api.app import create_app
-from api.http.connections import Connection
-from api.preconditions import (
+import braid
+from braid.api import interpreter, logs
+from braid.api.app import create_app
+from braid.api.http.connections import Connection
+from braid.api.preconditions import (
     SPARE_DESCRIPTORS,
     CannotStart,
     check_descriptors,
@@ -40,16 +41,16 @@ from api.preconditions import (
     descriptors,
     lock_data_dir,
 )
-from api.service import Service
-from engine.spark.masters import is_one_machine
-from session.log.plan_snapshot import trim_plan_log
-from session.settings import SECRET, Settings, load_settings
-from session.shared_session import SharedSession
-from session.upkeep.job_supervisor import JobSupervisor
-from session.upkeep.supervisor import Supervisor
-from session.upkeep.watchdog import Watchdog
-from sources.core.errors import BraidError
-from sources.core.storage import Storage
+from braid.api.service import Service
+from braid.engine.spark.masters import is_one_machine
+from braid.session.log.plan_snapshot import trim_plan_log
+from braid.session.settings import SECRET, Settings, load_settings
+from braid.session.shared_session import SharedSession
+from braid.session.upkeep.job_supervisor import JobSupervisor
+from braid.session.upkeep.supervisor import Supervisor
+from braid.session.upkeep.watchdog import Watchdog
+from braid.sources.core.errors import BraidError
+from braid.sources.core.storage import Storage
 
 GRACEFUL_SECONDS = 2
 JOB_STOP_SECONDS = 5.0
@@ -167,7 +168,7 @@ def running(
 
 def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     """Return the supervisor of the Spark job."""
-    command = [sys.executable, "-m", "engine.job_main", "--data-dir", _data_dir(settings, storage)]
+    command = [sys.executable, "-m", "braid.engine.job_main", "--data-dir", _data_dir(settings, storage)]
     command += ["--master", settings.master, "--partitions", str(settings.partitions)]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
     command += ["--worker-memory-bytes", str(settings.worker_memory_bytes)]
@@ -180,7 +181,7 @@ def supervise_deliverers(settings: Settings, storage: Storage) -> list[Superviso
     """Return the supervisors of the deliverers, which are started once a query has a sink."""
     supervisors, logs_folder = [], _logs(storage)
     for number in range(1, settings.deliverers + 1):
-        command = [sys.executable, "-m", "api.cli.main", "route", "--data-dir", _data_dir(settings, storage)]
+        command = [sys.executable, "-m", "braid.api.cli.main", "route", "--data-dir", _data_dir(settings, storage)]
         command += ["--share", f"{number}/{settings.deliverers}", "--supervised"]
         log_file = logs_folder / f"deliverer-{number}.log"
         supervisors.append(Supervisor("deliverer", command, log_file, environment=_environment(settings)))
@@ -222,7 +223,7 @@ def _logs(storage: Storage) -> Path:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    project = str(Path(__file__).resolve().parents[1])
+    project = str(Path(braid.__file__).parents[1])
     environment = settings.to_environment()
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH")]))
     return environment

@@ -10,24 +10,24 @@ from typing import Annotated, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from api.batch_notifier import BatchNotifier
-from api.http.planning import Turns
-from api.metrics.metrics import Metrics
-from api.metrics.stream_series import Lag
-from api.pushes import Pushes
-from engine.data_layout import BATCHES
-from router.dead_letter_reader import DeadLetterReader
-from router.delivery.refused_rows import RefusedRows
-from router.page import Page
-from router.result_reader import ResultReader
-from router.retention import Retention
-from session.access.access import Access
-from session.commands.query_lookup import RunningQuery
-from session.settings import Settings
-from session.shared_session import SharedSession
-from sources.core.errors import NotReady
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.api.batch_notifier import BatchNotifier
+from braid.api.http.planning import Turns
+from braid.api.metrics.metrics import Metrics
+from braid.api.metrics.stream_series import Lag
+from braid.api.pushes import Pushes
+from braid.engine.data_layout import BATCHES
+from braid.router.dead_letter_reader import DeadLetterReader
+from braid.router.delivery.refused_rows import RefusedRows
+from braid.router.page import Page
+from braid.router.result_reader import ResultReader
+from braid.router.retention import Retention
+from braid.session.access.access import Access
+from braid.session.commands.query_lookup import RunningQuery
+from braid.session.settings import Settings
+from braid.session.shared_session import SharedSession
+from braid.sources.core.errors import NotReady
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 # more threads than cores get in each other's way: forty formed a quarter of the rows that two did
 READERS = max(2, os.cpu_count() or 1)

@@ -20,14 +20,14 @@ from typing import Self
 from rich.console import Console
 from rich.text import Text
 
-from bench_driver.bench_task import Measure, Options, Task, measure_task, plan, resolve_peers, variant
-from bench_driver.machine import machine, versions
-from bench_driver.programs.standalone import interruptible
-from bench_driver.report.document import FILE_NAME, Document, ReportError, Row
-from bench_driver.report.summary import OURS
-from bench_driver.report.terminal import one_line, render, seconds
-from bench_driver.systems.system import UnsupportedError
-from bench_driver.workload import load_workload
+from braid.bench_driver.bench_task import Measure, Options, Task, measure_task, plan, resolve_peers, variant
+from braid.bench_driver.machine import machine, versions
+from braid.bench_driver.programs.standalone import interruptible
+from braid.bench_driver.report.document import FILE_NAME, Document, ReportError, Row
+from braid.bench_driver.report.summary import OURS
+from braid.bench_driver.report.terminal import one_line, render, seconds
+from braid.bench_driver.systems.system import UnsupportedError
+from braid.bench_driver.workload import load_workload
 
 NEEDED = ("matplotlib", "jinja2", "locust", "duckdb")
 
@@ -171,7 +171,7 @@ def _keep_older(output: Path) -> None:
 
 def _write_page(document: Document, output: Path, console: Console) -> None:
     try:
-        from bench_driver.report.html import write_page
+        from braid.bench_driver.report.html import write_page
 
         write_page(document.content, output)
     except Exception as error:  # the figures are in report.json, and must be shown whatever becomes of the page

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench_driver.measure.result import MeasureProgress
-from bench_driver.mixed_query import Query
-from bench_driver.query_load.probes import READ_PROBES
-from bench_driver.report.document import Row
-from bench_driver.report.summary import OURS
-from bench_driver.systems.system import System, UnsupportedError
-from bench_driver.workload import Workload
+from braid.bench_driver.measure.result import MeasureProgress
+from braid.bench_driver.mixed_query import Query
+from braid.bench_driver.query_load.probes import READ_PROBES
+from braid.bench_driver.report.document import Row
+from braid.bench_driver.report.summary import OURS
+from braid.bench_driver.systems.system import System, UnsupportedError
+from braid.bench_driver.workload import Workload
 
 if TYPE_CHECKING:
-    from bench_driver.measure.run_settings import RunSettings
+    from braid.bench_driver.measure.run_settings import RunSettings
 
 PEERS = {
     "spark": ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own"),
@@ -31,10 +31,10 @@ QUICK_QUERIES = 20
 CHURN_ROUNDS = 40
 
 _CLASSES = {
-    OURS: ("bench_driver.systems.braid_system", "BraidSystem"),
-    "spark": ("bench_driver.systems.spark_system", "SparkSystem"),
-    "flink": ("bench_driver.systems.flink_system", "FlinkSystem"),
-    "duckdb": ("bench_driver.systems.duckdb_system", "DuckdbSystem"),
+    OURS: ("braid.bench_driver.systems.braid_system", "BraidSystem"),
+    "spark": ("braid.bench_driver.systems.spark_system", "SparkSystem"),
+    "flink": ("braid.bench_driver.systems.flink_system", "FlinkSystem"),
+    "duckdb": ("braid.bench_driver.systems.duckdb_system", "DuckdbSystem"),
 }
 
 Tell = Callable[[str, float | None], None]
@@ -140,8 +140,8 @@ def measure_task(task: Task, options: Options, tell: Tell) -> Row:
         UnsupportedError: the system cannot run such queries at all.
         Exception: whatever else keeps it from being measured.
     """
-    from bench_driver.measure.runner import measure as measure_system
-    from bench_driver.queues.process import QueueProcess
+    from braid.bench_driver.measure.runner import measure as measure_system
+    from braid.bench_driver.queues.process import QueueProcess
 
     settings = run_settings(options)
     rate = options.rate or task.workload.first_rate(task.queries)
@@ -173,7 +173,7 @@ def run_settings(options: Options) -> RunSettings:
 
     That is once the system has adapted to it.
     """
-    from bench_driver.measure.run_settings import RunSettings
+    from braid.bench_driver.measure.run_settings import RunSettings
 
     settings = RunSettings(seed=options.seed, quick=options.quick)
     if options.seconds is not None:
@@ -183,7 +183,7 @@ def run_settings(options: Options) -> RunSettings:
 
 def _queries(task: Task, seed: int) -> tuple[list[Query], list[Query]]:
     """Return the queries of a task, and those that come later where queries come and go."""
-    from bench_driver.query_generator import generate_queries
+    from braid.bench_driver.query_generator import generate_queries
 
     churn = task.workload.churn(task.queries)
     later = 0 if churn is None else CHURN_ROUNDS * churn.queries

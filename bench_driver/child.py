@@ -25,9 +25,10 @@ from typing import Any, Self
 
 import psutil
 
-from bench_driver.systems.system import SystemFailedError
+import braid
+from braid.bench_driver.systems.system import SystemFailedError
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(braid.__file__).parents[1]
 KILL_SECONDS = 5.0
 POLL_SECONDS = 0.02
 TAIL_LINES = 15

@@ -1,6 +1,6 @@
 """See the service at work: generated streams, queries that come and go, rows as they arrive.
 
-`python -m bench_driver.demo [--seconds N]`, also `make demo` and `braid demo`. Exit status 0 when it went through
+`python -m braid.bench_driver.demo [--seconds N]`, also `make demo` and `braid demo`. Exit status 0 when it went through
 (Ctrl-C included), 1 when the service failed, 130 when it was interrupted before the service was ready.
 """
 
@@ -10,13 +10,13 @@ import argparse
 import sys
 import time
 
-from api.client import BraidClient, BraidError, BraidUnreachable, query_body
-from bench_driver.demo_script import EXAMPLES, STREAMS, Example, added_later, change_times, more_examples
-from bench_driver.demo_watch import DemoMoment, DemoWatch, Totals
-from bench_driver.measure import statistics
-from bench_driver.programs.standalone import interruptible
-from bench_driver.report.text import two_decimals
-from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from braid.api.client import BraidClient, BraidError, BraidUnreachable, query_body
+from braid.bench_driver.demo_script import EXAMPLES, STREAMS, Example, added_later, change_times, more_examples
+from braid.bench_driver.demo_watch import DemoMoment, DemoWatch, Totals
+from braid.bench_driver.measure import statistics
+from braid.bench_driver.programs.standalone import interruptible
+from braid.bench_driver.report.text import two_decimals
+from braid.bench_driver.service_process import ServiceFailedError, ServiceProcess
 
 LOOK_SECONDS = 2.0
 DEPLOY_SECONDS = 60.0
@@ -171,7 +171,7 @@ def _figures(values: list[float]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line and run the demo."""
-    parser = argparse.ArgumentParser(prog="python -m bench_driver.demo", description="See the service at work.")
+    parser = argparse.ArgumentParser(prog="python -m braid.bench_driver.demo", description="See the service at work.")
     parser.add_argument("--seconds", type=_positive, help="how long it runs once it is ready; else until Ctrl-C")
     return run_demo(parser.parse_args(arguments).seconds)
 

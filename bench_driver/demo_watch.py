@@ -9,9 +9,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.client import BraidClient
-from bench_driver.measure import statistics
-from bench_driver.report.text import two_decimals
+from braid.api.client import BraidClient
+from braid.bench_driver.measure import statistics
+from braid.bench_driver.report.text import two_decimals
 
 Object = dict[str, Any]
 

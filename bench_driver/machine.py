@@ -13,9 +13,10 @@ from typing import Any
 
 import psutil
 
-from bench_driver.child import PROJECT
+from braid import __version__
+from braid.bench_driver.child import PROJECT
 
-PACKAGES = ("braid", "pyspark", "pyarrow", "numpy", "pandas", "fastapi", "uvicorn")
+PACKAGES = ("pyspark", "pyarrow", "numpy", "pandas", "fastapi", "uvicorn")
 
 
 def machine() -> dict[str, Any]:
@@ -32,7 +33,12 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str | None]:
     """Return the versions of what takes part; None for what is not there."""
-    by_name: dict[str, str | None] = {"python": platform.python_version(), "java": _java(), "commit": _commit()}
+    by_name: dict[str, str | None] = {
+        "python": platform.python_version(),
+        "java": _java(),
+        "braid": __version__,
+        "commit": _commit(),
+    }
     for package in PACKAGES:
         try:
             by_name[package] = version(package)

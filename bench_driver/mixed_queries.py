@@ -23,9 +23,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench_driver.mixed_query import Aggregate, Having, MixedQuery, SessionSpec, TableJoin
-from bench_driver.query_spec import WindowSpec
-from bench_driver.queues.mixed_datasets import CHANNELS, CITIES, HOT_AUCTIONS, PAYMENTS
+from braid.bench_driver.mixed_query import Aggregate, Having, MixedQuery, SessionSpec, TableJoin
+from braid.bench_driver.query_spec import WindowSpec
+from braid.bench_driver.queues.mixed_datasets import CHANNELS, CITIES, HOT_AUCTIONS, PAYMENTS
 
 KINDS = ("selections", "sessions", "table_joins")
 SHARES = (*KINDS, "distinct", "having")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench_driver.query_spec import QuerySpec, WindowSpec
+from braid.bench_driver.query_spec import QuerySpec, WindowSpec
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max", "stddev_samp", "count_distinct")
 

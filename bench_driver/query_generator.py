@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bench_driver.mixed_queries import VOCABULARIES, draw_mixed
-from bench_driver.mixed_query import MixedQuery, Query
-from bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
-from bench_driver.queues.datasets import SHOP_BOUNDS
-from bench_driver.similarity import draw_pattern, draw_similar
-from bench_driver.workload import StreamSpec, Workload
+from braid.bench_driver.mixed_queries import VOCABULARIES, draw_mixed
+from braid.bench_driver.mixed_query import MixedQuery, Query
+from braid.bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from braid.bench_driver.queues.datasets import SHOP_BOUNDS
+from braid.bench_driver.similarity import draw_pattern, draw_similar
+from braid.bench_driver.workload import StreamSpec, Workload
 
 KEY = "key"
 FIELDS = tuple(f"field{i}" for i in range(5))

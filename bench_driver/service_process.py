@@ -26,7 +26,7 @@ from typing import Self
 import httpx
 import psutil
 
-from bench_driver.child import end_session, environment, session_processes
+from braid.bench_driver.child import end_session, environment, session_processes
 
 READY_SECONDS = 120.0
 STOP_SECONDS = 15.0
@@ -74,7 +74,7 @@ class ServiceProcess:
 
     def start(self) -> Self:
         """Start the process; it is not ready yet."""
-        command = [sys.executable, "-m", "api.cli.main", "serve", "--host", "127.0.0.1"]
+        command = [sys.executable, "-m", "braid.api.cli.main", "serve", "--host", "127.0.0.1"]
         command += ["--port", str(self.port), "--data-dir", str(self.data_dir)]
         with self.log.open("ab") as log, _ends_deferred():
             self._process = subprocess.Popen(

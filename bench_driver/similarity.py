@@ -14,7 +14,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
-from bench_driver.query_spec import ColumnRef, JoinStep
+from braid.bench_driver.query_spec import ColumnRef, JoinStep
 
 
 def draw_pattern(rng: random.Random, streams: Sequence[str], attributes: Sequence[str]) -> tuple[JoinStep, ...]:

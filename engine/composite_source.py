@@ -12,15 +12,15 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from engine.data_layout import WARM_UP_BATCHES, noting_damage
-from engine.planning.offsets import Offset
-from engine.spark.worker_memory import set_aside
-from engine.wire import WIRE_SCHEMA, to_batch
-from sources.core.storage import Storage
+from braid.engine.data_layout import WARM_UP_BATCHES, noting_damage
+from braid.engine.planning.offsets import Offset
+from braid.engine.spark.worker_memory import set_aside
+from braid.engine.wire import WIRE_SCHEMA, to_batch
+from braid.sources.core.storage import Storage
 
 if TYPE_CHECKING:
-    from engine.planning.planner import Planner
-    from engine.source_task import SourceTasks
+    from braid.engine.planning.planner import Planner
+    from braid.engine.source_task import SourceTasks
 
 TUPLES_WORTH_A_TASK = 20_000
 
@@ -69,7 +69,7 @@ class CompositeReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002
         """Return the end of the next batch as soon as there is something to do, else ``start`` a little later."""
         if self._planner is None:
-            from engine.planning.planner import Planner  # as in read
+            from braid.engine.planning.planner import Planner  # as in read
 
             self._planner = Planner(self._storage, self._target_seconds)
         begin, until = Offset.from_json(start), time.monotonic() + _ANSWER_SECONDS
@@ -98,8 +98,8 @@ class CompositeReader(DataSourceStreamReader):
         set_aside()
         start, end, task, tasks = partition.value
         # Spark starts processes that only look this class up or plan: what computes takes a second to import
-        from engine.plan_log import shared_plan
-        from engine.source_task import SourceTasks
+        from braid.engine.plan_log import shared_plan
+        from braid.engine.source_task import SourceTasks
 
         if self._uri not in _SHARED:
             _SHARED[self._uri] = SourceTasks(self._storage, shared_plan(self._storage), self._partitions)

@@ -1,6 +1,6 @@
 """The small files of the data folder by which planner, tasks, router and session tell each other how far the job is.
 
-Processes that only plan or commit import this module and not :mod:`engine.plan_log`, which knows queries.
+Processes that only plan or commit import this module and not :mod:`braid.engine.plan_log`, which knows queries.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage, not_read_back
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage, not_read_back
 
 BATCHES = "batches"
 CHANGELOGS = "changelogs"

@@ -1,4 +1,4 @@
-"""Entry point of the Spark driver process: ``python -m engine.job_main --data-dir DIR --master MASTER``.
+"""Entry point of the Spark driver process: ``python -m braid.engine.job_main --data-dir DIR --master MASTER``.
 
 The service starts it and restarts it. Both speak through files in the data folder only: changelogs go in, batch records
 come out. When standard input ends, the service is gone: this process then ends itself and its JVM.
@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.data_layout import (
+from braid.engine.data_layout import (
     BATCHES,
     FAILING_FILE,
     JOB_FILE,
@@ -35,16 +35,16 @@ from engine.data_layout import (
     read_partitions,
     write_heartbeat,
 )
-from engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
-from engine.recovery.isolation_log import begin_attempt
-from engine.sink import RouterSink, sweep_unpublished
-from engine.spark.executor_pool import ExecutorPool
-from engine.spark.executors import REGISTERED, read_most, read_wanted
-from engine.spark.spark_conf import KEPT_MEMORY, slots
-from engine.spark.worker_memory import default_limit
-from operators.state.key_groups import spread_over_partitions
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
+from braid.engine.recovery.isolation_log import begin_attempt
+from braid.engine.sink import RouterSink, sweep_unpublished
+from braid.engine.spark.executor_pool import ExecutorPool
+from braid.engine.spark.executors import REGISTERED, read_most, read_wanted
+from braid.engine.spark.spark_conf import KEPT_MEMORY, slots
+from braid.engine.spark.worker_memory import default_limit
+from braid.operators.state.key_groups import spread_over_partitions
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 STOP_SECONDS = 3.0
 MAX_FAILURES_IN_A_ROW = 3
@@ -116,7 +116,7 @@ class Job:
         self._storage.put(FAILING_FILE, orjson.dumps(failing))
         settings = self._settings
         partitions = orjson.dumps(spread_over_partitions(settings.partitions)).decode()
-        command = [sys.executable, "-m", "engine.recovery.isolation", settings.uri, partitions]
+        command = [sys.executable, "-m", "braid.engine.recovery.isolation", settings.uri, partitions]
         command += [str(settings.worker_memory_bytes), str(settings.batch_limit_seconds), str(settings.join_row_limit)]
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **KEPT_MEMORY}) as search:
             while search.poll() is None:

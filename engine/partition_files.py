@@ -1,8 +1,8 @@
 """The durable state of a partition, as files: what a batch changes of it counts once the record of the batch names it.
 
 A *manifest* has the partition's head and says in which files its entries are. Nothing is written over: a batch begins
-with the manifest that its offset names (:class:`engine.planning.offsets.Offset`), so it may run any number of times,
-anywhere.
+with the manifest that its offset names (:class:`braid.engine.planning.offsets.Offset`), so it may run any number of
+times, anywhere.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 import orjson
 
-from operators.state.bucket_store import STATES, batch_of, read_state
-from operators.state.partition_state import unpack
-from sources.core.checksums import crc32, with_checksum
-from sources.core.storage import Storage
+from braid.operators.state.bucket_store import STATES, batch_of, read_state
+from braid.operators.state.partition_state import unpack
+from braid.sources.core.checksums import crc32, with_checksum
+from braid.sources.core.storage import Storage
 
 
 class PartitionFiles:
-    """A :class:`operators.state.partition_state.PartitionState`: as it was before batch ``seq``, and what the batch
-    changes.
+    """A :class:`braid.operators.state.partition_state.PartitionState`: as it was before batch ``seq``, and what the
+    batch changes.
 
     ``path`` is that of its manifest, None for a partition that has no state yet. Files that the batch drops are deleted
     two batches later, when no batch that might run again can need them.

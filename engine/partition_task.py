@@ -9,15 +9,15 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.partition_files import PartitionFiles
-from engine.plan_log import PlanLog
-from engine.planning.batch_progress import digest_of, progress_of
-from engine.planning.offsets import Offset
-from engine.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
-from operators.partition import Partition
-from operators.report import is_due
-from operators.state.partition_state import Payload
-from sources.core.storage import Storage
+from braid.engine.partition_files import PartitionFiles
+from braid.engine.plan_log import PlanLog
+from braid.engine.planning.batch_progress import digest_of, progress_of
+from braid.engine.planning.offsets import Offset
+from braid.engine.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
+from braid.operators.partition import Partition
+from braid.operators.report import is_due
+from braid.operators.state.partition_state import Payload
+from braid.sources.core.storage import Storage
 
 
 class PartitionTasks:

@@ -18,14 +18,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.composite_source import CompositeSource
-from engine.data_layout import PARTITIONS, read_partitions
-from engine.spark import class_archive
-from engine.spark.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
-from engine.spark.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
-from engine.spark.worker_memory import WORKER_MEMORY
-from operators.state.key_groups import spread_over_partitions
-from sources.core.storage import Storage
+from braid.engine.composite_source import CompositeSource
+from braid.engine.data_layout import PARTITIONS, read_partitions
+from braid.engine.spark import class_archive
+from braid.engine.spark.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
+from braid.engine.spark.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
+from braid.engine.spark.worker_memory import WORKER_MEMORY
+from braid.operators.state.key_groups import spread_over_partitions
+from braid.sources.core.storage import Storage
 
 CHECKPOINT = "checkpoint"
 EXECUTORS = "executors"
@@ -62,7 +62,7 @@ def settle_partitions(storage: Storage, partitions: int) -> None:
 
 
 def start_spark(settings: JobSettings, home: Path | None = None) -> SparkSession:
-    """Start the JVM with the options of :mod:`engine.spark.spark_conf` and of the user.
+    """Start the JVM with the options of :mod:`braid.engine.spark.spark_conf` and of the user.
 
     On one machine Spark's home is laid out in ``home``, by default in the folder of temporary files, or in the data
     folder where it keeps logs of executors.

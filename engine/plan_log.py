@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import bisect
 
-from engine.data_layout import ACTIVATIONS, CHANGELOGS, PLANS
-from engine.planning.offsets import Offset
-from operators.live_queries import LiveQueries
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog, file_number
-from sources.core.storage import Storage
+from braid.engine.data_layout import ACTIVATIONS, CHANGELOGS, PLANS
+from braid.engine.planning.offsets import Offset
+from braid.operators.live_queries import LiveQueries
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog, file_number
+from braid.sources.core.storage import Storage
 
 
 class PlanLog:

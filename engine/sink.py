@@ -17,17 +17,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from engine.data_layout import BATCHES, noting_damage, write_activation
-from engine.spark.worker_memory import set_aside
-from engine.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
-from operators.report import united
-from operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, block_paths
-from sources.core.errors import NotReady
-from sources.core.record_log import RecordLog, file_number
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES, noting_damage, write_activation
+from braid.engine.spark.worker_memory import set_aside
+from braid.engine.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
+from braid.operators.report import united
+from braid.operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, block_paths
+from braid.sources.core.errors import NotReady
+from braid.sources.core.record_log import RecordLog, file_number
+from braid.sources.core.storage import Storage
 
 if TYPE_CHECKING:
-    from engine.partition_task import PartitionTasks
+    from braid.engine.partition_task import PartitionTasks
 
 _SHARED: dict[str, PartitionTasks] = {}
 
@@ -77,8 +77,8 @@ class RouterWriter(DataSourceStreamArrowWriter):
         """Run the partition that the rows of this task are for; what it returns goes to ``commit``."""
         set_aside()
         # Spark starts processes that only look this class up or commit: what computes takes a second to import
-        from engine.partition_task import PartitionTasks
-        from engine.plan_log import shared_plan
+        from braid.engine.partition_task import PartitionTasks
+        from braid.engine.plan_log import shared_plan
 
         storage = Storage(self._uri)
         if self._uri not in _SHARED:

@@ -9,28 +9,28 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.data_layout import BATCHES
-from engine.plan_log import PlanLog
-from engine.planning.idleness import followed
-from engine.planning.offsets import Offset, Span
-from engine.planning.recent_times import united
-from engine.stream_share import StreamShare
-from engine.wire import BLOCK, BUCKET, CONTROL, WireRow
-from operators import kernels
-from operators.live_queries import LiveQueries
-from operators.lookup.lookup_join import IndexedTables, LookupFailed
-from operators.operator import ChunkOutput
-from operators.report import Work, draw_sample, is_due
-from operators.state.batch_combiner import BatchCombiner
-from operators.state.bucket_store import DEAD_LETTERS, StoredTuples, put_block, put_bucket
-from operators.state.query_runs import Partials
-from operators.state.tuple_bucket import IndexedTuples
-from operators.stream_operators import StreamOperators
-from sources.connectors.connector import Chunk, Connector
-from sources.connectors.registry import open_connector
-from sources.core.record_log import RecordLog
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.engine.plan_log import PlanLog
+from braid.engine.planning.idleness import followed
+from braid.engine.planning.offsets import Offset, Span
+from braid.engine.planning.recent_times import united
+from braid.engine.stream_share import StreamShare
+from braid.engine.wire import BLOCK, BUCKET, CONTROL, WireRow
+from braid.operators import kernels
+from braid.operators.live_queries import LiveQueries
+from braid.operators.lookup.lookup_join import IndexedTables, LookupFailed
+from braid.operators.operator import ChunkOutput
+from braid.operators.report import Work, draw_sample, is_due
+from braid.operators.state.batch_combiner import BatchCombiner
+from braid.operators.state.bucket_store import DEAD_LETTERS, StoredTuples, put_block, put_bucket
+from braid.operators.state.query_runs import Partials
+from braid.operators.state.tuple_bucket import IndexedTuples
+from braid.operators.stream_operators import StreamOperators
+from braid.sources.connectors.connector import Chunk, Connector
+from braid.sources.connectors.registry import open_connector
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
 
 # About how many tuples are added up at once: the more, the fewer entries the buckets of a batch have. A column of that
 # many numbers of 8 bytes is still small enough for Python processes to keep its memory (`KEPT_MEMORY` in

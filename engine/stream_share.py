@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.planning.offsets import PassedOver
-from engine.planning.recent_times import POINTS_OF_CHUNK, Sum, sum_up
-from engine.spark.json_texts import json_texts, times_as_text
-from operators import kernels
-from sources.connectors.connector import Chunk
-from sources.core.schema import StreamDefinition
-from sources.core.watermark_options import MAX_FUTURE, format_duration
+from braid.engine.planning.offsets import PassedOver
+from braid.engine.planning.recent_times import POINTS_OF_CHUNK, Sum, sum_up
+from braid.engine.spark.json_texts import json_texts, times_as_text
+from braid.operators import kernels
+from braid.sources.connectors.connector import Chunk
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.watermark_options import MAX_FUTURE, format_duration
 
 LETTERS_AT_ONCE = 1 << 16
 

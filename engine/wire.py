@@ -5,7 +5,7 @@ every operator.
 
 | kind | body (JSON) | payload |
 | --- | --- | --- |
-| ``control`` | what the task read: :meth:`engine.source_task.SourceTasks.run` | |
+| ``control`` | what the task read: :meth:`braid.engine.source_task.SourceTasks.run` | |
 | ``bucket`` | ``{"path", "stream", "task", "number"}``: no path when the payload is the bucket | bucket or nothing |
 | ``block`` | an entry of the batch record: a result or dead-letter block | |
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.state.tuple_files import TupleFiles
-from sources.core.errors import CorruptData
-from sources.core.least_recently_used import LeastRecentlyUsed
-from sources.core.storage import Storage
+from braid.operators.state.tuple_files import TupleFiles
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
+from braid.sources.core.storage import Storage
 
 BLOCK_BYTES = 512 << 20
 ROW_INDEX_BYTES = 64 << 20

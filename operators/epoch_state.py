@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from operators.joins.key_splits import OperatorSplits
-from operators.lookup.lookups import Refreshed
-from sources.core.schema import StreamDefinition
+from braid.operators.joins.key_splits import OperatorSplits
+from braid.operators.lookup.lookups import Refreshed
+from braid.sources.core.schema import StreamDefinition
 
 Clocks = Mapping[str, int | None]
 

@@ -8,11 +8,11 @@ from functools import reduce
 
 import pyarrow as pa
 
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions import FUNCTIONS
-from operators.functions.signature import Datum
-from operators.functions.text_size import check_call, check_size, size_of
-from sources.core.columns import one_array
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions import FUNCTIONS
+from braid.operators.functions.signature import Datum
+from braid.operators.functions.text_size import check_call, check_size, size_of
+from braid.sources.core.columns import one_array
 
 __all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]
 

@@ -1,7 +1,7 @@
 """Typed scalar expressions: what a query computes from the columns of a tuple.
 
 A tree of three frozen node classes. The SQL front end builds it with all types resolved; source tasks and the router
-evaluate it over Arrow arrays (:mod:`operators.evaluation`). NULL follows standard SQL (three-valued logic).
+evaluate it over Arrow arrays (:mod:`braid.operators.evaluation`). NULL follows standard SQL (three-valued logic).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from sources.core.schema import BOOLEAN, ColumnType
+from braid.sources.core.schema import BOOLEAN, ColumnType
 
 Value = bool | int | float | str | Decimal | dt.date | dt.datetime | None
 
@@ -46,7 +46,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """A function or operator applied to arguments; the names are the keys of ``operators.evaluation.FUNCTIONS``.
+    """A function or operator applied to arguments; the names are the keys of ``braid.operators.evaluation.FUNCTIONS``.
 
     ``case`` takes condition, value, condition, value, …, else; ``cast`` casts its argument to ``type``.
     """

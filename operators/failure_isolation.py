@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 
-from sources.core.errors import BraidError
+from braid.sources.core.errors import BraidError
 
 log = logging.getLogger("braid.operators")
 

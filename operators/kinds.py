@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from operators.aggregation.kind import AGGREGATIONS
-from operators.joins.kind import JOINS
-from operators.operator import OperatorKind
-from operators.queries import Query
-from operators.selection.kind import SELECTIONS
-from operators.sessions.kind import SESSION_AGGREGATIONS
+from braid.operators.aggregation.kind import AGGREGATIONS
+from braid.operators.joins.kind import JOINS
+from braid.operators.operator import OperatorKind
+from braid.operators.queries import Query
+from braid.operators.selection.kind import SELECTIONS
+from braid.operators.sessions.kind import SESSION_AGGREGATIONS
 
 KINDS: tuple[OperatorKind, ...] = (SELECTIONS, AGGREGATIONS, SESSION_AGGREGATIONS, JOINS)
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from operators.epoch_state import Clocks, EpochChange, EpochState
-from operators.event_times import EARLIEST, LATEST
-from operators.expressions import Expression
-from operators.lookup.lookups import Lookup
-from operators.predicates.query_set import Words, pack, words_for
-from operators.queries import Query, query_from_json
+from braid.operators.epoch_state import Clocks, EpochChange, EpochState
+from braid.operators.event_times import EARLIEST, LATEST
+from braid.operators.expressions import Expression
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.predicates.query_set import Words, pack, words_for
+from braid.operators.queries import Query, query_from_json
 
 UNGROUPED = 0
 
@@ -32,7 +32,7 @@ class LiveQuery:
     S had no tuple, so all are seen; in ``active_to`` None means the same, so none is seen. ``active_to`` itself is
     None until the query is deleted. ``group`` is its query group (thesis 5.4.1), :data:`UNGROUPED` for none: queries
     of one operator are evaluated together within their group. One that ``is_alone`` shares no cells with others
-    (:mod:`operators.aggregation.alone`), for as long as it runs.
+    (:mod:`braid.operators.aggregation.alone`), for as long as it runs.
     """
 
     id: str

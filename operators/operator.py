@@ -1,8 +1,8 @@
 """The protocol of a kind of shared operator: what selections, aggregations, sessions and joins are to the job.
 
 A *kind* has a folder with all that is particular to it: which operator runs a query, both sides of the shuffle, and how
-rows of a query are read out of blocks. :mod:`operators.kinds` lists the kinds. Source tasks, partitions, the reader of
-results and the plan go through that list and name no kind.
+rows of a query are read out of blocks. :mod:`braid.operators.kinds` lists the kinds. Source tasks, partitions, the
+reader of results and the plan go through that list and name no kind.
 
 Each side is asked once for a chunk, or a batch, *and kind*, with all operators of the kind, so that what many operators
 have in common is done once:
@@ -23,25 +23,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Places
-from operators.block_files import BlockFiles, BlockPart
-from operators.expressions import Expression
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.predicates.analysis import Predicate
-from operators.predicates.conditions import Conditions
-from operators.predicates.index import PredicateIndex, TupleCells
-from operators.predicates.space_key import SpaceKey
-from operators.query_parts import Measure
-from operators.report import Work
-from operators.state.query_runs import Partials
-from operators.state.sliced_tuples import EncodedMeasures
-from operators.state.tuple_bucket import IndexedTuples, TupleBucket
-from operators.tuples import Tuples
-from operators.windowing.emission_log import EmissionLog
-from operators.windowing.firing_limit import Ends
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.block_files import BlockFiles, BlockPart
+from braid.operators.expressions import Expression
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.predicates.analysis import Predicate
+from braid.operators.predicates.conditions import Conditions
+from braid.operators.predicates.index import PredicateIndex, TupleCells
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.query_parts import Measure
+from braid.operators.report import Work
+from braid.operators.state.query_runs import Partials
+from braid.operators.state.sliced_tuples import EncodedMeasures
+from braid.operators.state.tuple_bucket import IndexedTuples, TupleBucket
+from braid.operators.tuples import Tuples
+from braid.operators.windowing.emission_log import EmissionLog
+from braid.operators.windowing.firing_limit import Ends
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
 
 Reached = Mapping[str, int | None]
 Mask = npt.NDArray[np.bool_]
@@ -54,7 +54,7 @@ class ResultBlock(Protocol):
         """Write the block of batch ``seq`` and return its entry of the batch record.
 
         ``links`` has the paths by which blocks of the batch refer to files of tuples
-        (:func:`operators.state.bucket_store.put_join_block`).
+        (:func:`braid.operators.state.bucket_store.put_join_block`).
         """
 
 
@@ -204,7 +204,8 @@ class RowReader(Protocol):
         count: int,
         most_bytes: int | None,
     ) -> pa.Table:
-        """Return rows ``[start, start + count)`` of a query in one batch, see :meth:`router.materialize.Materializer`.
+        """Return rows ``[start, start + count)`` of a query in one batch, see
+        :meth:`braid.router.materialize.Materializer`.
 
         Raises CorruptData, TooLarge.
         """

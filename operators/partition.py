@@ -9,8 +9,8 @@ digests of
   entries. So it does not matter which worker ran the batch before, nor what is left here of an attempt at a batch that
   was made again elsewhere.
 - An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
-- Beside them are entries of the rows that were emitted early (:mod:`operators.windowing.emission_log`); the head names
-those,
+- Beside them are entries of the rows that were emitted early (:mod:`braid.operators.windowing.emission_log`); the head
+names those,
   too.
 - Files dropped in batch n are deleted in batch n + 2, when batch n cannot be replayed any more.
 """
@@ -21,19 +21,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from operators.live_queries import LiveQueries
-from operators.operator import FiringBatch, Held, Mask, ResultBlock
-from operators.partition_operators import PartitionOperators
-from operators.predicates.space_key import SpaceKey
-from operators.report import Work
-from operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
-from operators.state.partition_state import Head, PartitionState, Payload, digest_of, pack, unpack
-from operators.state.query_runs import Partials, read_bucket
-from operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
-from operators.state.tuple_files import TupleFiles
-from operators.windowing.emission_log import EmissionLog
-from operators.windowing.firing_limit import FiringLimit
-from sources.core.storage import Storage
+from braid.operators.live_queries import LiveQueries
+from braid.operators.operator import FiringBatch, Held, Mask, ResultBlock
+from braid.operators.partition_operators import PartitionOperators
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.report import Work
+from braid.operators.state.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload, read_state
+from braid.operators.state.partition_state import Head, PartitionState, Payload, digest_of, pack, unpack
+from braid.operators.state.query_runs import Partials, read_bucket
+from braid.operators.state.tuple_bucket import TupleBucket, is_tuple_bucket
+from braid.operators.state.tuple_files import TupleFiles
+from braid.operators.windowing.emission_log import EmissionLog
+from braid.operators.windowing.firing_limit import FiringLimit
+from braid.sources.core.storage import Storage
 
 MAX_ENTRIES = 64
 TUPLE_BYTES = 64 << 20

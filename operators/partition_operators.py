@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operators.kinds import KINDS
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.operator import PartitionSide
-from operators.predicates.analysis import Predicate, analyse
-from operators.windowing.firing_limit import FiringLimit
+from braid.operators.kinds import KINDS
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.operator import PartitionSide
+from braid.operators.predicates.analysis import Predicate, analyse
+from braid.operators.windowing.firing_limit import FiringLimit
 
 
 class PartitionOperators:

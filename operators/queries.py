@@ -4,8 +4,8 @@ The SQL front end makes them; changelogs carry them as JSON. Times are integers,
 
 Whatever its kind, a query says what it reads (``inputs``), its ``window`` if it has one, what it groups by and
 aggregates (``keys``, ``measures``, ``having``), how its rows come (``emit``) and what they are (``outputs``). What a
-kind does with that is in the folder of the kind; :func:`operators.kinds.kind_of` finds it. An input has a ``stream``, a
-``where`` and, in a join, an ``alias``.
+kind does with that is in the folder of the kind; :func:`braid.operators.kinds.kind_of` finds it. An input has a
+``stream``, a ``where`` and, in a join, an ``alias``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from operators import expressions
-from operators.expressions import Expression
-from operators.joins.query import Join
-from operators.lookup.lookups import Lookup, input_id
-from operators.query_parts import (
+from braid.operators import expressions
+from braid.operators.expressions import Expression
+from braid.operators.joins.query import Join
+from braid.operators.lookup.lookups import Lookup, input_id
+from braid.operators.query_parts import (
     AGGREGATION,
     SELECTION,
     SESSIONS,
@@ -29,7 +29,7 @@ from operators.query_parts import (
     where_from_json,
     where_json,
 )
-from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
 
 
 @dataclass(frozen=True)

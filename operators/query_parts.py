@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from operators import expressions
-from operators.expressions import Expression
-from operators.lookup.lookups import Lookup
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, DOUBLE, ColumnType
+from braid.operators import expressions
+from braid.operators.expressions import Expression
+from braid.operators.lookup.lookups import Lookup
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, DOUBLE, ColumnType
 
 SELECTION, AGGREGATION, SESSIONS, JOIN = "selection", "aggregation", "sessions", "join"
-"""The kinds of operators, see :mod:`operators.kinds`."""
+"""The kinds of operators, see :mod:`braid.operators.kinds`."""
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"

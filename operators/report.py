@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from operators.joins.key_splits import unsplit
-from sources.core.columns import one_array
+from braid.operators.joins.key_splits import unsplit
+from braid.sources.core.columns import one_array
 
 REPORT_EVERY_US = 1_000_000
 SAMPLE_TUPLES = 64

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.evaluation import evaluate
-from operators.expressions import columns_of
-from operators.queries import Query
-from operators.query_parts import OP, PARTIAL, PTIME, VER, WINDOW_START
-from sources.core.errors import TooLarge
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import columns_of
+from braid.operators.queries import Query
+from braid.operators.query_parts import OP, PARTIAL, PTIME, VER, WINDOW_START
+from braid.sources.core.errors import TooLarge
 
 CHANGE_FIELDS = (pa.field(OP, pa.string()), pa.field(PTIME, pa.timestamp("us")), pa.field(VER, pa.int64()))
 

@@ -12,19 +12,19 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from operators.expressions import Expression, columns_of, conjuncts_of
-from operators.kinds import KINDS
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup.lookup_join import LookupJoin
-from operators.lookup.lookups import Lookup
-from operators.operator import Arrived, ChunkOutput, Input
-from operators.predicates.conditions import Conditions
-from operators.predicates.index import PredicateIndex
-from operators.report import Work, index_of
-from operators.state.sliced_tuples import EncodedMeasures
-from operators.tuple_bytes import bytes_a_tuple
-from operators.tuples import Tuples
-from sources.core.schema import StreamDefinition
+from braid.operators.expressions import Expression, columns_of, conjuncts_of
+from braid.operators.kinds import KINDS
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.lookup.lookup_join import LookupJoin
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.operator import Arrived, ChunkOutput, Input
+from braid.operators.predicates.conditions import Conditions
+from braid.operators.predicates.index import PredicateIndex
+from braid.operators.report import Work, index_of
+from braid.operators.state.sliced_tuples import EncodedMeasures
+from braid.operators.tuple_bytes import bytes_a_tuple
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import StreamDefinition
 
 
 def query_of(name: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from operators.expressions import Call, Expression
-from operators.functions.text_size import constant_bytes
-from operators.predicates.analysis import analyse
-from operators.predicates.bitmaps import compared_values
-from operators.queries import Aggregation
-from operators.query_parts import Measure
-from operators.state.components import components_of
+from braid.operators.expressions import Call, Expression
+from braid.operators.functions.text_size import constant_bytes
+from braid.operators.predicates.analysis import analyse
+from braid.operators.predicates.bitmaps import compared_values
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import Measure
+from braid.operators.state.components import components_of
 
 _NUMBER_BYTES = 8
 _CONDITION_BYTES = 8  # its truth, and the cell that this is, or bitmaps of its parts

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.arrays import Places
-from operators.evaluation import evaluate
-from operators.expressions import Column, Expression, text_of
-from operators.failure_isolation import describe
-from operators.state.keys import KeyColumn
-from sources.core.columns import one_array
+from braid.operators.arrays import Places
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import Column, Expression, text_of
+from braid.operators.failure_isolation import describe
+from braid.operators.state.keys import KeyColumn
+from braid.sources.core.columns import one_array
 
 # chunks are joined where they are shorter than this on average: a kernel is called once for each
 _MIN_CHUNK = 8192

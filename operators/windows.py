@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed
 
 
 @dataclass(frozen=True)

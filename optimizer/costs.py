@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from operators.expressions import Expression
-from operators.kinds import operator_of, source_operators
-from operators.queries import Query
-from operators.report import index_of
-from optimizer.plan import Operator, Plan
-from optimizer.statistics import Statistics
+from braid.operators.expressions import Expression
+from braid.operators.kinds import operator_of, source_operators
+from braid.operators.queries import Query
+from braid.operators.report import index_of
+from braid.optimizer.plan import Operator, Plan
+from braid.optimizer.statistics import Statistics
 
 NEW_OPERATOR_SECONDS_A_TUPLE = 100e-9
 """What source tasks take for a tuple in an operator that does not run yet: about what a thousand aggregations take."""

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.predicates.query_set import Bools, words_for
-from operators.state.entries import better_alone
+from braid.operators.predicates.query_set import Bools, words_for
+from braid.operators.state.entries import better_alone
 
 Numbers = npt.NDArray[np.int64]
 

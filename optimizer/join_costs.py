@@ -1,7 +1,7 @@
 """In which order the inputs of a join are estimated to be joined, what that costs, and who could share it.
 
-Partitions decide for each window, from the rows that it has (:mod:`operators.joins.order`). The same decision is made
-here for a window as it is to be expected now, from rates and samples, for people to see.
+Partitions decide for each window, from the rows that it has (:mod:`braid.operators.joins.order`). The same decision is
+made here for a window as it is to be expected now, from rates and samples, for people to see.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from operators.joins.cost import JoinCost, join_graph
-from operators.joins.order import block_size, is_counted, join_order, written_order
-from operators.joins.parts import attributes_of
-from operators.joins.query import Join
-from operators.kinds import operator_of
-from operators.queries import Query
-from optimizer.costs import rounded
-from optimizer.plan import Plan
-from optimizer.statistics import Statistics
-from optimizer.sub_joins import SubJoin, sub_join
+from braid.operators.joins.cost import JoinCost, join_graph
+from braid.operators.joins.order import block_size, is_counted, join_order, written_order
+from braid.operators.joins.parts import attributes_of
+from braid.operators.joins.query import Join
+from braid.operators.kinds import operator_of
+from braid.operators.queries import Query
+from braid.optimizer.costs import rounded
+from braid.optimizer.plan import Plan
+from braid.optimizer.statistics import Statistics
+from braid.optimizer.sub_joins import SubJoin, sub_join
 
 _US = 1e6
 
@@ -75,9 +75,9 @@ def explain_join_order(
     """Return the estimated order of a join's inputs with its costs, None for what is no join of several inputs.
 
     ``steps`` has for each input after the first what is joined then, how many rows (combinations of keys) come out, the
-    cost (:mod:`operators.joins.cost`) for the query by itself, and, divided by ``shared_by``, what would be its part if
-    all queries with the same sub-join shared it. ``cost`` is that of all steps alone, the thesis's MinShared, and
-    ``max_shared`` the order and cost if all is shared that could be. Where too little is known of an input for an
+    cost (:mod:`braid.operators.joins.cost`) for the query by itself, and, divided by ``shared_by``, what would be its
+    part if all queries with the same sub-join shared it. ``cost`` is that of all steps alone, the thesis's MinShared,
+    and ``max_shared`` the order and cost if all is shared that could be. Where too little is known of an input for an
     estimate, numbers are None, ``why`` names it, and the order is that of inputs of the same size.
     """
     if not isinstance(query, Join) or len(query.inputs) < 2:

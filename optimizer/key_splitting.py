@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from operators.expressions import columns_of
-from operators.joins.key_splits import NOT_SPLIT, KeySplit
-from operators.joins.parts import SALT, columns_to_spread_by, placements_of
-from operators.joins.query import Join, JoinInput
-from operators.predicates.query_set import Bools
-from operators.queries import Query
-from operators.state.key_groups import hash_keys, key_groups
-from optimizer.plan_changes import PlanChange, Situation, SplitPolicy
-from optimizer.statistics import Statistics
+from braid.operators.expressions import columns_of
+from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit
+from braid.operators.joins.parts import SALT, columns_to_spread_by, placements_of
+from braid.operators.joins.query import Join, JoinInput
+from braid.operators.predicates.query_set import Bools
+from braid.operators.queries import Query
+from braid.operators.state.key_groups import hash_keys, key_groups
+from braid.optimizer.plan_changes import PlanChange, Situation, SplitPolicy
+from braid.optimizer.statistics import Statistics
 
 MIN_SAMPLE = 256
 MIN_SEEN = 8

@@ -9,17 +9,17 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from operators.expressions import columns_of
-from operators.joins.key_splits import NOT_SPLIT, KeySplit
-from operators.joins.query import Join
-from operators.kinds import kind_of, operator_of, source_operators
-from operators.live_queries import UNGROUPED
-from operators.operator import OperatorKind
-from operators.predicates.space_key import SpaceKey
-from operators.queries import Query, lookups_of
-from operators.windows import SessionWindow, Window
-from optimizer.sub_joins import SubJoin, sub_joins
-from sources.core.errors import BraidError
+from braid.operators.expressions import columns_of
+from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit
+from braid.operators.joins.query import Join
+from braid.operators.kinds import kind_of, operator_of, source_operators
+from braid.operators.live_queries import UNGROUPED
+from braid.operators.operator import OperatorKind
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.queries import Query, lookups_of
+from braid.operators.windows import SessionWindow, Window
+from braid.optimizer.sub_joins import SubJoin, sub_joins
+from braid.sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
 # queries share cells where at least so many of an operator test the same columns, or all of it one of so many columns

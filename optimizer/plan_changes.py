@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from operators.joins.key_splits import KeySplit
-from operators.queries import Query
-from optimizer.statistics import Spent, Statistics
+from braid.operators.joins.key_splits import KeySplit
+from braid.operators.queries import Query
+from braid.optimizer.statistics import Spent, Statistics
 
 CHANGES_KEPT = 100
 
@@ -64,7 +64,7 @@ class PlanChange:
 
 
 class GroupPolicy(Protocol):
-    """What decides about groups: :mod:`optimizer.regrouping`."""
+    """What decides about groups: :mod:`braid.optimizer.regrouping`."""
 
     log: deque[PlanChange]
 
@@ -89,7 +89,7 @@ class Situation:
 
 
 class SplitPolicy(ABC):
-    """What decides about split keys: :mod:`optimizer.key_splitting`."""
+    """What decides about split keys: :mod:`braid.optimizer.key_splitting`."""
 
     def __init__(self) -> None:
         self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)

@@ -13,12 +13,12 @@ from itertools import count
 
 import numpy as np
 
-from operators.kinds import source_operators
-from operators.live_queries import UNGROUPED
-from optimizer.grouping import Numbers, group_queries, place_queries
-from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, us_a_tuple
-from optimizer.statistics import Spent, Statistics
-from optimizer.workloads import OperatorSamples, Workloads
+from braid.operators.kinds import source_operators
+from braid.operators.live_queries import UNGROUPED
+from braid.optimizer.grouping import Numbers, group_queries, place_queries
+from braid.optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, us_a_tuple
+from braid.optimizer.statistics import Spent, Statistics
+from braid.optimizer.workloads import OperatorSamples, Workloads
 
 MIN_QUERIES = 16
 MIN_GAIN = 0.2

@@ -1,7 +1,7 @@
 """Statistics of the running job: how many tuples come, what predicates select of them, how long operators take.
 
-They come with the records of batches (:mod:`operators.report`) and are kept in memory only: what is older than some
-half a minute counts little, so a restart has them again soon. Samples are the newest tuples of each input.
+They come with the records of batches (:mod:`braid.operators.report`) and are kept in memory only: what is older than
+some half a minute counts little, so a restart has them again soon. Samples are the newest tuples of each input.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions import Expression, columns_of
-from operators.predicates.query_set import Bools
-from operators.report import ChunkWork, read_sample
-from operators.tuples import Tuples
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.predicates.query_set import Bools
+from braid.operators.report import ChunkWork, read_sample
+from braid.operators.tuples import Tuples
 
 TIME_CONSTANT_SECONDS = 30.0
 SAMPLE_KEPT = 2048

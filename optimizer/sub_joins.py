@@ -6,9 +6,9 @@ predicates and windows may differ.
 
 from __future__ import annotations
 
-from operators.joins.cost import join_graph
-from operators.joins.parts import attributes_of
-from operators.joins.query import Join
+from braid.operators.joins.cost import join_graph
+from braid.operators.joins.parts import attributes_of
+from braid.operators.joins.query import Join
 
 SubJoin = tuple[object, ...]
 """Equal for equal sub-joins: for each input what it is, how it is joined, and each key with all that it is equal to."""

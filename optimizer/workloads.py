@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from operators.expressions import Expression, columns_of
-from operators.kinds import source_operators
-from operators.live_queries import UNGROUPED
-from operators.predicates.index import PredicateIndex
-from operators.queries import Query
-from optimizer.grouping import Sampled, SampledWorkload, edges_of
-from optimizer.plan_changes import Member
-from optimizer.statistics import Statistics
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.kinds import source_operators
+from braid.operators.live_queries import UNGROUPED
+from braid.operators.predicates.index import PredicateIndex
+from braid.operators.queries import Query
+from braid.optimizer.grouping import Sampled, SampledWorkload, edges_of
+from braid.optimizer.plan_changes import Member
+from braid.optimizer.statistics import Statistics
 
 MIN_SAMPLE = 512
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.block_files import BlockPart
-from router.cursor import CursorPosition, decode_cursor
-from sources.core.errors import Gone, MalformedRequest
-from sources.core.least_recently_used import LeastRecentlyUsed
-from sources.core.record_log import RecordLog
+from braid.operators.block_files import BlockPart
+from braid.router.cursor import CursorPosition, decode_cursor
+from braid.sources.core.errors import Gone, MalformedRequest
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
+from braid.sources.core.record_log import RecordLog
 
 RECENT_RECORDS = 512
 OLD_RECORD_BYTES = 64 << 20

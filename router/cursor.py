@@ -13,7 +13,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from sources.core.errors import MalformedRequest
+from braid.sources.core.errors import MalformedRequest
 
 VERSION = 1
 _FORM = struct.Struct(">BQQI")

@@ -12,12 +12,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from operators.block_files import read_table
-from router.batch_index import BatchEntry, BatchIndex
-from router.page import Page, PageSpan, read_page
-from sources.core.errors import CorruptData
-from sources.core.least_recently_used import LeastRecentlyUsed
-from sources.core.storage import Storage
+from braid.operators.block_files import read_table
+from braid.router.batch_index import BatchEntry, BatchIndex
+from braid.router.page import Page, PageSpan, read_page
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
+from braid.sources.core.storage import Storage
 
 BLOCK_BYTES = 64 << 20
 SCHEMA = pa.schema(

@@ -1,4 +1,4 @@
-"""Turn shared result blocks into the rows of one query: how, its kind of operator knows (:mod:`operators.kinds`)."""
+"""Turn shared result blocks into the rows of one query: its kind of operator says how (``operators/kinds.py``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from operators.block_files import BlockFiles, BlockPart
-from operators.kinds import KINDS
-from operators.queries import Query
-from router.deployment import Deployment
-from sources.core.storage import Storage
+from braid.operators.block_files import BlockFiles, BlockPart
+from braid.operators.kinds import KINDS
+from braid.operators.queries import Query
+from braid.router.deployment import Deployment
+from braid.sources.core.storage import Storage
 
 
 class DeployedQuery(Protocol):
@@ -26,7 +26,7 @@ class DeployedQuery(Protocol):
 
 
 class Materializer:
-    """Reads rows of queries of every kind; see :class:`operators.block_files.BlockFiles` for what it keeps."""
+    """Reads rows of queries of every kind; see :class:`braid.operators.block_files.BlockFiles` for what it keeps."""
 
     def __init__(self, storage: Storage) -> None:
         self._files = BlockFiles(storage)

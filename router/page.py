@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from router.batch_index import BatchEntry, BatchIndex
-from router.cursor import CursorPosition, encode_cursor
-from sources.core.errors import CorruptData, MalformedRequest
+from braid.router.batch_index import BatchEntry, BatchIndex
+from braid.router.cursor import CursorPosition, encode_cursor
+from braid.sources.core.errors import CorruptData, MalformedRequest
 
 
 @dataclass(frozen=True)

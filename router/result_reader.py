@@ -1,9 +1,9 @@
 """Read the rows of one query, page by page, out of the shared result log.
 
-:mod:`router.batch_index` says which block of which batch holds how many rows of which slot. Invariants:
+:mod:`braid.router.batch_index` says which block of which batch holds how many rows of which slot. Invariants:
 
 - rows have one order for ever: by batch, then within it by block (selection) or window and keys (aggregation). A
-  :class:`~router.cursor.CursorPosition` in that order is all that a reader must remember;
+  :class:`~braid.router.cursor.CursorPosition` in that order is all that a reader must remember;
 - no batch has rows of two deployments of one query, so that order holds across pauses.
 """
 
@@ -16,18 +16,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.data_layout import BATCHES
-from operators.block_files import BlockPart
-from operators.functions.text_size import constant_bytes
-from operators.result_rows import empty_rows
-from router.batch_index import BatchEntry, BatchIndex
-from router.cursor import CursorPosition, decode_cursor, encode_cursor
-from router.deployment import Deployment, from_batch
-from router.materialize import DeployedQuery, Materializer
-from router.page import Page, PageSpan, read_page
-from sources.core.errors import TooLarge
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.operators.block_files import BlockPart
+from braid.operators.functions.text_size import constant_bytes
+from braid.operators.result_rows import empty_rows
+from braid.router.batch_index import BatchEntry, BatchIndex
+from braid.router.cursor import CursorPosition, decode_cursor, encode_cursor
+from braid.router.deployment import Deployment, from_batch
+from braid.router.materialize import DeployedQuery, Materializer
+from braid.router.page import Page, PageSpan, read_page
+from braid.sources.core.errors import TooLarge
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 PAGE_BYTES = 16 << 20
 # so many rows are formed before it is known how large they are, and then up to so many times as many

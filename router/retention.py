@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
-from operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, batch_of, block_paths
-from router.batch_index import BatchIndex
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, batch_of, block_paths
+from braid.router.batch_index import BatchIndex
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 NEWEST_KEPT = 16
 FOLDERS = (RESULTS, DEAD_LETTERS)

@@ -13,15 +13,15 @@ from typing import Any
 
 import orjson
 
-from engine.spark.masters import cores_of
-from engine.spark.spark_conf import check_spark_conf, flattened
-from router.delivery.progress import PARTS
-from session.sql.statement_limits import StatementLimits
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed
-from sources.core.locations import NOWHERE, check_no_secret
-from sources.core.outgoing import ANY, PUBLIC, Outgoing
-from sources.formats.limits import BODY, DecodingLimits
+from braid.engine.spark.masters import cores_of
+from braid.engine.spark.spark_conf import check_spark_conf, flattened
+from braid.router.delivery.progress import PARTS
+from braid.session.sql.statement_limits import StatementLimits
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.locations import NOWHERE, check_no_secret
+from braid.sources.core.outgoing import ANY, PUBLIC, Outgoing
+from braid.sources.formats.limits import BODY, DecodingLimits
 
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -62,12 +62,12 @@ class Settings:
     keeps ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The
     bodies of all requests under way have at most ``body_memory_bytes`` together, or ``max_body_bytes`` if that is more.
     A pushed body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is
-    unpacked, and ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.DecodingLimits`). The files of
-    static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
-    relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
-    and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.core.outgoing`). Where one of these
-    three is empty, everything is allowed to a service that listens on loopback and asks for no keys, and no files and
-    public addresses elsewhere. Whatever they say, no file may lie in or above ``data_dir``.
+    unpacked, and ``max_body_malformed`` malformed rows (:class:`braid.sources.formats.limits.DecodingLimits`). The
+    files of static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs
+    are relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP,
+    sinks and schema registries may call what ``outgoing_allow`` lists (:mod:`braid.sources.core.outgoing`). Where one
+    of these three is empty, everything is allowed to a service that listens on loopback and asks for no keys, and no
+    files and public addresses elsewhere. Whatever they say, no file may lie in or above ``data_dir``.
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
     ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never;
@@ -89,8 +89,8 @@ class Settings:
     ``flush_batches`` (``on``, ``off``) says whether all that a batch wrote is flushed to disk before the batch counts:
     else a power cut may leave a data folder that only a backup can replace.
 
-    There are from ``executors_min`` to ``executors_max`` executors: :mod:`optimizer.scaling` adds some while tuples
-    take longer than ``scale_latency_seconds`` for ``scale_period_seconds``, and gives them back later. With
+    There are from ``executors_min`` to ``executors_max`` executors: :mod:`braid.optimizer.scaling` adds some while
+    tuples take longer than ``scale_latency_seconds`` for ``scale_period_seconds``, and gives them back later. With
     ``executors_max`` 0 there are as many as Spark's configuration and the cluster say.
 
     ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
@@ -104,11 +104,11 @@ class Settings:
     may wait for that, and all of it ends after ``planning_seconds``, or once the client is gone.
 
     How large a statement may be is said by the settings from ``max_statement_tokens`` to ``max_tuple_bytes``
-    (:class:`session.sql.statement_limits.StatementLimits`).
+    (:class:`braid.session.sql.statement_limits.StatementLimits`).
 
     Requests must name one of ``allowed_hosts`` (``*``: any), or, where that is empty, the address listened on.
     Pages of ``allowed_origins`` (``https://board.example.com``, ``*``: any) may call the service from a browser, others
-    may not. A client must send a request, and take its answer, at a pace (:mod:`api.http.connections`), after
+    may not. A client must send a request, and take its answer, at a pace (:mod:`braid.api.http.connections`), after
     ``request_timeout_seconds`` of grace. The head of a request has at most ``max_header_bytes``, and at most
     ``max_connections`` requests run, or wait, at a time.
     """

@@ -1,10 +1,11 @@
 """The shared session (thesis 4.3.1.1): takes requests, batches them into changelogs, and follows their progress.
 
 What is durable lies in three logs: requests and changelogs, both written here, and batches, written by the router.
-:class:`~session.state.session_state.SessionState` is a fold over them. Invariants:
+:class:`~braid.session.state.session_state.SessionState` is a fold over them. Invariants:
 
 - A request is answered once it is on disk and applied. One that fails before that changes nothing.
-- One thread, the writer's (:mod:`session.commands.writer`), changes the state, and looks at it without a lock. Others
+- One thread, the writer's (:mod:`braid.session.commands.writer`), changes the state, and looks at it without a lock.
+Others
   look at it under the lock, which the writer holds only while it changes the state: no file is written under it.
 - Snapshots are taken by the writer, and written by the maintenance thread while the writer goes on.
 
@@ -20,39 +21,39 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.data_layout import BATCHES, PlannedBatch, read_planned, read_unavailable
-from operators.joins.key_splits import KeySplit
-from operators.lookup.lookup_join import read_rows
-from operators.lookup.lookups import rows_at_first
-from optimizer.statistics import Statistics
-from session.commands.plans import Plans
-from session.commands.queries import Queries, deletion
-from session.commands.query_lookup import QueryLookup
-from session.commands.streams import Streams
-from session.commands.table_rows import TableRows, files_needed
-from session.commands.tables import Tables
-from session.commands.writer import Command, Writer
-from session.log import plan_snapshot
-from session.log.archive import Archive
-from session.log.changelog_writer import ChangelogWriter
-from session.log.idempotency import Idempotency
-from session.log.journal import open_journal
-from session.log.recovery import replay_logs
-from session.log.snapshot import PendingSnapshot, Snapshots
-from session.settings import Settings
-from session.state.applied_epoch import SlotChange
-from session.state.changelog import Changelog
-from session.state.query_record import QueryRecord
-from session.state.requests import FOLDER, Key, Outcome, OutcomeRecorded, Refusal, Request, new_queries
-from session.state.session_state import SessionState
-from session.upkeep.deadlines import Deadlines
-from session.upkeep.deliveries import SinkDeliveries
-from session.upkeep.maintenance import Maintenance
-from session.upkeep.reoptimization import Reoptimization, RunningPlan
-from session.upkeep.scaling import Scaling
-from sources.core.errors import MalformedRequest
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES, PlannedBatch, read_planned, read_unavailable
+from braid.operators.joins.key_splits import KeySplit
+from braid.operators.lookup.lookup_join import read_rows
+from braid.operators.lookup.lookups import rows_at_first
+from braid.optimizer.statistics import Statistics
+from braid.session.commands.plans import Plans
+from braid.session.commands.queries import Queries, deletion
+from braid.session.commands.query_lookup import QueryLookup
+from braid.session.commands.streams import Streams
+from braid.session.commands.table_rows import TableRows, files_needed
+from braid.session.commands.tables import Tables
+from braid.session.commands.writer import Command, Writer
+from braid.session.log import plan_snapshot
+from braid.session.log.archive import Archive
+from braid.session.log.changelog_writer import ChangelogWriter
+from braid.session.log.idempotency import Idempotency
+from braid.session.log.journal import open_journal
+from braid.session.log.recovery import replay_logs
+from braid.session.log.snapshot import PendingSnapshot, Snapshots
+from braid.session.settings import Settings
+from braid.session.state.applied_epoch import SlotChange
+from braid.session.state.changelog import Changelog
+from braid.session.state.query_record import QueryRecord
+from braid.session.state.requests import FOLDER, Key, Outcome, OutcomeRecorded, Refusal, Request, new_queries
+from braid.session.state.session_state import SessionState
+from braid.session.upkeep.deadlines import Deadlines
+from braid.session.upkeep.deliveries import SinkDeliveries
+from braid.session.upkeep.maintenance import Maintenance
+from braid.session.upkeep.reoptimization import Reoptimization, RunningPlan
+from braid.session.upkeep.scaling import Scaling
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 STEP_SECONDS = 0.02
 RETRY_SECONDS = 1.0

@@ -10,7 +10,12 @@ TOP = Path(__file__).resolve().parent.parent
 LAYERS = ("api", "session", "optimizer", "router", "engine", "operators", "sources")
 SESSION = ("commands", "upkeep", "log", "state")
 SPARK = "engine"
-KINDS = ("operators.selection", "operators.aggregation", "operators.sessions", "operators.joins")
+KINDS = (
+    "braid.operators.selection",
+    "braid.operators.aggregation",
+    "braid.operators.sessions",
+    "braid.operators.joins",
+)
 LOOPS = (
     "operators/stream_operators.py",
     "operators/partition.py",
@@ -43,7 +48,7 @@ def test_imports_point_one_way() -> None:
         for rank, package in enumerate(LAYERS)
         for path in modules(package)
         for name in imports_of(path)
-        if name.split(".")[0] in LAYERS[:rank]
+        if name.startswith(tuple(f"braid.{above}" for above in LAYERS[:rank]))
     ]
     assert not wrong
 
@@ -54,7 +59,7 @@ def test_imports_between_folders_of_the_session_point_one_way() -> None:
         for rank, folder in enumerate(SESSION)
         for path in modules(f"session/{folder}")
         for name in imports_of(path)
-        if name.startswith(tuple(f"session.{above}" for above in ("shared_session", *SESSION[:rank])))
+        if name.startswith(tuple(f"braid.session.{above}" for above in ("shared_session", *SESSION[:rank])))
     ]
     assert not wrong
 
@@ -79,6 +84,19 @@ def test_the_driver_knows_the_service_from_outside_only() -> None:
         f"{path.relative_to(TOP)} imports {name}"
         for path in modules("bench_driver")
         for name in imports_of(path)
-        if name.split(".")[0] in LAYERS and name != "api.client"
+        if name.startswith(tuple(f"braid.{layer}" for layer in LAYERS)) and name != "braid.api.client"
+    ]
+    assert not wrong
+
+
+def test_packages_are_imported_as_parts_of_one() -> None:
+    folders = {path.name for path in (TOP / "braid").iterdir() if path.is_symlink()}
+    assert folders == {*LAYERS, "bench_driver"}
+    wrong = [
+        f"{path.relative_to(TOP)} imports {name}"
+        for folder in (*folders, "tests")
+        for path in modules(folder)
+        for name in imports_of(path)
+        if name.split(".")[0] in folders
     ]
     assert not wrong

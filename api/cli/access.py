@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from api.access_client import AccessClient
-from api.cli.command import NAME, CliCommand, CliGroup, json_option, with_access_client
-from api.cli.output import print_fields, print_list
+from braid.api.access_client import AccessClient
+from braid.api.cli.command import NAME, CliCommand, CliGroup, json_option, with_access_client
+from braid.api.cli.output import print_fields, print_list
 
 RIGHTS = ("read", "write", "admin", "monitor")
 QUOTAS: Mapping[str, tuple[click.ParamType[Any], str]] = {

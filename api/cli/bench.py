@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from api.cli.command import WRONG_USAGE, CliCommand, CliGroup
-from api.cli.output import stderr
+from braid.api.cli.command import WRONG_USAGE, CliCommand, CliGroup
+from braid.api.cli.output import stderr
 
-INSTALL = "pip install 'braid[bench]'"
+INSTALL = "pip install 'braid-sql[bench]'"
 REFUSED = 1
 
 
@@ -22,7 +22,7 @@ REFUSED = 1
 @click.option("--seconds", type=click.IntRange(min=1), default=30, show_default=True, help="How long it runs.")
 def demo(seconds: int) -> None:
     """Start a service, feed it a stream, add and drop queries while it runs."""
-    from bench_driver.demo import run_demo
+    from braid.bench_driver.demo import run_demo
 
     raise SystemExit(run_demo(seconds))
 
@@ -183,9 +183,9 @@ def run(
     if listing:
         _list()
         return
-    from bench_driver.bench import missing_packages, run_bench
-    from bench_driver.bench_task import Options, resolve_peers, variant
-    from bench_driver.workload import list_workloads, load_workload
+    from braid.bench_driver.bench import missing_packages, run_bench
+    from braid.bench_driver.bench_task import Options, resolve_peers, variant
+    from braid.bench_driver.workload import list_workloads, load_workload
 
     if not workloads:
         raise click.UsageError(f"name one or more workloads: {', '.join(list_workloads())}.", context.parent)
@@ -224,9 +224,9 @@ def list_command() -> None:
 @click.argument("after", type=click.Path(exists=True, path_type=Path))
 def compare(before: Path, after: Path) -> None:
     """Set two reports side by side: folders, or files such as report.json."""
-    from bench_driver.report.compare import compare_files
-    from bench_driver.report.document import ReportError
-    from bench_driver.report.terminal import render_comparison
+    from braid.bench_driver.report.compare import compare_files
+    from braid.bench_driver.report.document import ReportError
+    from braid.bench_driver.report.terminal import render_comparison
 
     try:
         comparison = compare_files(before, after)
@@ -237,8 +237,8 @@ def compare(before: Path, after: Path) -> None:
 
 
 def _list() -> None:
-    from bench_driver.bench_task import PEERS
-    from bench_driver.workload import list_workloads, load_workload
+    from braid.bench_driver.bench_task import PEERS
+    from braid.bench_driver.workload import list_workloads, load_workload
 
     workloads = [load_workload(name) for name in list_workloads()]
     width = max(len(workload.name) for workload in workloads)

@@ -15,10 +15,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
-from api.access_client import AccessClient
-from api.cli.output import show_refusal
-from api.cli.table import ColumnDigits
-from api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
+from braid.api.access_client import AccessClient
+from braid.api.cli.output import show_refusal
+from braid.api.cli.table import ColumnDigits
+from braid.api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
 
 REFUSED = 1
 WRONG_USAGE = 2

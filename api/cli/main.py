@@ -7,14 +7,15 @@ from io import TextIOWrapper
 
 import click
 
-from api.cli.access import keys, tenants
-from api.cli.bench import bench, demo
-from api.cli.command import CliGroup, root_url_option
-from api.cli.queries import drop, explain, pause, queries, replace, resume
-from api.cli.query import query, results
-from api.cli.serve import route, serve
-from api.cli.sql import sql
-from api.cli.streams import push, refresh, streams, tables
+from braid import __version__
+from braid.api.cli.access import keys, tenants
+from braid.api.cli.bench import bench, demo
+from braid.api.cli.command import CliGroup, root_url_option
+from braid.api.cli.queries import drop, explain, pause, queries, replace, resume
+from braid.api.cli.query import query, results
+from braid.api.cli.serve import route, serve
+from braid.api.cli.sql import sql
+from braid.api.cli.streams import push, refresh, streams, tables
 
 
 @click.group(
@@ -27,7 +28,7 @@ from api.cli.streams import push, refresh, streams, tables
     ),
 )
 @root_url_option
-@click.version_option(package_name="braid", prog_name="braid")
+@click.version_option(__version__, prog_name="braid")
 def cli(url: str) -> None:
     """Run thousands of ad-hoc SQL queries over live streams at nearly the cost of one.
 

@@ -9,8 +9,8 @@ import click
 from rich.cells import cell_len
 from rich.console import Console
 
-from api.cli.table import StreamTable, cell_text, json_text
-from api.client import BraidRefused
+from braid.api.cli.table import StreamTable, cell_text, json_text
+from braid.api.client import BraidRefused
 
 _INDENT = "  "
 

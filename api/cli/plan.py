@@ -10,8 +10,8 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from api.cli.output import print_fields, stdout
-from api.cli.table import cell_text
+from braid.api.cli.output import print_fields, stdout
+from braid.api.cli.table import cell_text
 
 _TITLES = ("label", "name", "operator", "kind", "type")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, wait_option, with_client
-from api.cli.output import print_json, print_list
-from api.cli.plan import print_plan
-from api.client import BraidClient, BraidRefused
+from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, wait_option, with_client
+from braid.api.cli.output import print_json, print_list
+from braid.api.cli.plan import print_plan
+from braid.api.client import BraidClient, BraidRefused
 
 STATES = ("PENDING", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FAILED")
 

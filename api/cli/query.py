@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 import click
 
-from api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, sink_value, wait_option, with_client
-from api.cli.output import RowWriter, print_json
-from api.cli.queries import find_query
-from api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
+from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, sink_value, wait_option, with_client
+from braid.api.cli.output import RowWriter, print_json
+from braid.api.cli.queries import find_query
+from braid.api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
 
 _RETIRE_SECONDS = 10.0
 _PAGE_ROWS = 1000

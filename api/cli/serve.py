@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from api.cli.command import CliCommand, given_flags
+from braid.api.cli.command import CliCommand, given_flags
 
 
 @click.command(
@@ -35,7 +35,7 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
     Every setting is also BRAID_... in the environment. A flag wins over the environment, the environment
     over the file, the file over the default.
     """
-    from api.serve import serve as run
+    from braid.api.serve import serve as run
 
     raise SystemExit(run(given_flags(ctx, options)))
 
@@ -61,6 +61,6 @@ def route(ctx: click.Context, /, share: str, supervised: bool, **options: Any) -
     set `deliverers = 0` for the service and run each share once: 1/4, 2/4, 3/4, 4/4. One that finds its share taken
     waits until it is free.
     """
-    from api.route import route as run
+    from braid.api.route import route as run
 
     raise SystemExit(run(given_flags(ctx, options), share, supervised))

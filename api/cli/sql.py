@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from api.cli.command import SQL, CliCommand, json_option, with_client
-from api.cli.output import print_fields, print_json, print_list
-from api.cli.plan import print_plan
-from api.client import BraidClient
+from braid.api.cli.command import SQL, CliCommand, json_option, with_client
+from braid.api.cli.output import print_fields, print_json, print_list
+from braid.api.cli.plan import print_plan
+from braid.api.client import BraidClient
 
 
 @click.command(

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 
 import click
 
-from api.cli.command import KEY, NAME, CliCommand, json_option, wait_option, with_client
-from api.cli.output import print_fields, print_json, print_list
-from api.cli.table import cell_text
-from api.client import MEDIA_TYPES, BraidClient, BraidError
+from braid.api.cli.command import KEY, NAME, CliCommand, json_option, wait_option, with_client
+from braid.api.cli.output import print_fields, print_json, print_list
+from braid.api.cli.table import cell_text
+from braid.api.client import MEDIA_TYPES, BraidClient, BraidError
 
 # a body this big is well below what a service accepts, and big enough to be fast
 _CHUNK_BYTES = 1 << 20

@@ -12,10 +12,10 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.service import Service
-from session.access.tenant_session import TenantSession
-from session.state.requests import Outcome
-from sources.core.errors import MalformedRequest, TooLarge
+from braid.api.service import Service
+from braid.session.access.tenant_session import TenantSession
+from braid.session.state.requests import Outcome
+from braid.sources.core.errors import MalformedRequest, TooLarge
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")

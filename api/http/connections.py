@@ -23,8 +23,8 @@ import h11
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from api.http.headers import SAFE_HEADERS
-from api.http.problems import MEDIA_TYPE, status_document
+from braid.api.http.headers import SAFE_HEADERS
+from braid.api.http.problems import MEDIA_TYPE, status_document
 
 SLOWEST = 4096
 """Bytes a second."""

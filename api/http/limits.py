@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.problems import document_of, headers_of, problem
-from sources.core.errors import Overloaded
+from braid.api.http.problems import document_of, headers_of, problem
+from braid.sources.core.errors import Overloaded
 
 PROBES = ("/healthz", "/readyz")
 PIECE_BYTES = 64 * 1024

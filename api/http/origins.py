@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.http.problems import document_of, problem
-from session.settings import Settings
-from sources.core.errors import BraidError
+from braid.api.http.problems import document_of, problem
+from braid.session.settings import Settings
+from braid.sources.core.errors import BraidError
 
 ANY = "*"
 _EVERYWHERE = ("0.0.0.0", "::")

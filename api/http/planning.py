@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import Request
 
-from api.batch_notifier import BatchNotifier
-from session.commands import planning
-from session.commands.planning import Planning
-from session.settings import Settings
-from sources.core.errors import NotReady, Overloaded
+from braid.api.batch_notifier import BatchNotifier
+from braid.session.commands import planning
+from braid.session.commands.planning import Planning
+from braid.session.settings import Settings
+from braid.sources.core.errors import NotReady, Overloaded
 
 QUICK_BYTES = 2000
 """Bodies up to this size wait for no turn: there is little to plan in them."""

@@ -1,6 +1,6 @@
 """Every refusal as RFC 9457 ``application/problem+json``, whoever raised it.
 
-Three sources end here: errors of Braid, which know their status (:mod:`sources.core.errors`), what FastAPI finds
+Three sources end here: errors of Braid, which know their status (:mod:`braid.sources.core.errors`), what FastAPI finds
 wrong with a parameter (400), and what the routing finds (404, 405). Anything else is a defect: 500, with the traceback
 in the log.
 """
@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sources.core.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
+from braid.sources.core.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from api.metrics.histograms import Histograms, family
-from api.metrics.query_series import OTHER
-from router.delivery.progress import DELIVERING, DeliveryProgress
-from session.state.query_record import QueryRecord
-from session.upkeep.deliveries import lag_seconds
+from braid.api.metrics.histograms import Histograms, family
+from braid.api.metrics.query_series import OTHER
+from braid.router.delivery.progress import DELIVERING, DeliveryProgress
+from braid.session.state.query_record import QueryRecord
+from braid.session.upkeep.deliveries import lag_seconds
 
 
 class DeliverySeries:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from router.delivery.progress import LATENCY_SECONDS
+from braid.router.delivery.progress import LATENCY_SECONDS
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 

@@ -18,19 +18,19 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
-from api.metrics.delivery_series import DeliverySeries
-from api.metrics.histograms import family
-from api.metrics.query_series import OTHER, QuerySeries
-from api.metrics.stream_series import SharingSeries, stream_families
-from operators.state.bucket_store import BUCKETS
-from router.page import Page
-from session.commands.query_lookup import RunningQuery
-from session.settings import Settings
-from session.shared_session import SharedSession
-from session.state.applied_epoch import SlotChange
-from session.state.query_record import QueryRecord
-from session.upkeep.deliveries import STATES
-from sources.core.storage import Storage
+from braid.api.metrics.delivery_series import DeliverySeries
+from braid.api.metrics.histograms import family
+from braid.api.metrics.query_series import OTHER, QuerySeries
+from braid.api.metrics.stream_series import SharingSeries, stream_families
+from braid.operators.state.bucket_store import BUCKETS
+from braid.router.page import Page
+from braid.session.commands.query_lookup import RunningQuery
+from braid.session.settings import Settings
+from braid.session.shared_session import SharedSession
+from braid.session.state.applied_epoch import SlotChange
+from braid.session.state.query_record import QueryRecord
+from braid.session.upkeep.deliveries import STATES
+from braid.sources.core.storage import Storage
 
 CONTENT_TYPE = prometheus_client.exposition.CONTENT_TYPE_PLAIN_0_0_4
 DEPLOYMENT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from api.metrics.histograms import Histograms, family, label_names, labelled
-from session.state.query_record import QueryRecord
+from braid.api.metrics.histograms import Histograms, family, label_names, labelled
+from braid.session.state.query_record import QueryRecord
 
 OTHER = "other"
 

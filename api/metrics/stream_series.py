@@ -11,12 +11,12 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from session.shared_session import SharedSession
-from session.state.query_record import QueryRecord
-from sources.connectors.connector import Connector
-from sources.connectors.registry import open_connector
-from sources.core.errors import BraidError
-from sources.core.storage import Storage
+from braid.session.shared_session import SharedSession
+from braid.session.state.query_record import QueryRecord
+from braid.sources.connectors.connector import Connector
+from braid.sources.connectors.registry import open_connector
+from braid.sources.core.errors import BraidError
+from braid.sources.core.storage import Storage
 
 _COUNTS = {
     "tuples": "Valid tuples taken in.",

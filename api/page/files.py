@@ -40,7 +40,7 @@ class File:
 
 def _read_all() -> dict[str, File]:
     files_by_name = {}
-    for path in resources.files("api.page").joinpath("static").iterdir():
+    for path in resources.files("braid.api.page").joinpath("static").iterdir():
         suffix = f".{path.name.rpartition('.')[2]}"
         if suffix in MEDIA_TYPES:
             content = path.read_bytes()

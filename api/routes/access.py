@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from api.http.bodies import idempotency_key, outcome, parse_json, read_body, response_of
-from api.routes import documents
-from api.routes.documents import answers, json_body, refused
-from api.service import ServiceDep
-from session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Quotas, Tenant
-from session.access.registry import AccessRegistry
-from session.access.tenant_session import TenantSession
-from sources.core.errors import MalformedRequest, NotAllowed, Unauthorized
+from braid.api.http.bodies import idempotency_key, outcome, parse_json, read_body, response_of
+from braid.api.routes import documents
+from braid.api.routes.documents import answers, json_body, refused
+from braid.api.service import ServiceDep
+from braid.session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Quotas, Tenant
+from braid.session.access.registry import AccessRegistry
+from braid.session.access.tenant_session import TenantSession
+from braid.sources.core.errors import MalformedRequest, NotAllowed, Unauthorized
 
 router = APIRouter(tags=["access"])
 SCHEME = "bearer"

@@ -8,17 +8,17 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from api.batch_notifier import settled
-from api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
-from api.routes import documents
-from api.routes.access import WriterDep
-from api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body, no_body
-from api.routes.queries import created, fields_of, once_running
-from api.service import Service, ServiceDep
-from session.access.tenant_session import TenantSession
-from session.commands.query_requests import Replacement
-from session.commands.writer import Started
-from session.state.requests import Outcome
+from braid.api.batch_notifier import settled
+from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
+from braid.api.routes import documents
+from braid.api.routes.access import WriterDep
+from braid.api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body, no_body
+from braid.api.routes.queries import created, fields_of, once_running
+from braid.api.service import Service, ServiceDep
+from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.query_requests import Replacement
+from braid.session.commands.writer import Started
+from braid.session.state.requests import Outcome
 
 router = APIRouter(tags=["queries"])
 

@@ -7,7 +7,7 @@ from importlib.resources import as_file, files
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse
 
-from sources.core.errors import UnknownObject
+from braid.sources.core.errors import UnknownObject
 
 router = APIRouter(include_in_schema=False)
 

@@ -8,8 +8,8 @@ from fastapi import FastAPI, Query
 from fastapi.openapi.utils import get_openapi
 from pydantic import AfterValidator
 
-from api.http import problems
-from api.routes.rows import ARROW, JSON, NDJSON
+from braid.api.http import problems
+from braid.api.routes.rows import ARROW, JSON, NDJSON
 
 Json = dict[str, Any]
 
@@ -151,7 +151,7 @@ _REASONS = {
     503: "Not ready: starting, stopping or recovering.",
 }
 _EVERYWHERE = (403, 429)
-"""What any call may be refused with, see :mod:`api.http.origins` and :mod:`api.http.limits`."""
+"""What any call may be refused with, see :mod:`braid.api.http.origins` and :mod:`braid.api.http.limits`."""
 _PROBLEM: Json = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],

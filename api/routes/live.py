@@ -12,18 +12,18 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from api.batch_notifier import POLL_SECONDS
-from api.routes.access import ReaderDep
-from api.routes.documents import After, refused
-from api.routes.results import deployed_query, is_end, news_for
-from api.service import Service, ServiceDep
-from router.cursor import decode_cursor
-from router.page import Page
-from router.row_text import PIECE_BYTES, json_lines, pieces
-from session.access.tenant_session import TenantSession
-from session.commands.query_lookup import RunningQuery
-from session.state.query_record import FAILED
-from sources.core.errors import BraidError, NotAllowed
+from braid.api.batch_notifier import POLL_SECONDS
+from braid.api.routes.access import ReaderDep
+from braid.api.routes.documents import After, refused
+from braid.api.routes.results import deployed_query, is_end, news_for
+from braid.api.service import Service, ServiceDep
+from braid.router.cursor import decode_cursor
+from braid.router.page import Page
+from braid.router.row_text import PIECE_BYTES, json_lines, pieces
+from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.query_lookup import RunningQuery
+from braid.session.state.query_record import FAILED
+from braid.sources.core.errors import BraidError, NotAllowed
 
 router = APIRouter(tags=["results"])
 PAGE_ROWS = 1000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from api.metrics.metrics import CONTENT_TYPE
-from api.routes.access import MonitorDep
-from api.routes.documents import answers, refused
-from api.service import ServiceDep
-from sources.core.errors import NotReady
+from braid.api.metrics.metrics import CONTENT_TYPE
+from braid.api.routes.access import MonitorDep
+from braid.api.routes.documents import answers, refused
+from braid.api.service import ServiceDep
+from braid.sources.core.errors import NotReady
 
 router = APIRouter(tags=["operation"])
 probes = APIRouter(tags=["operation"])

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter, Query, Response
 
-from api.routes.access import AdminDep, ReaderDep
-from api.routes.documents import Json, answers
-from api.service import Service, ServiceDep
-from optimizer.graph import to_dot
-from sources.core.errors import TooLarge
+from braid.api.routes.access import AdminDep, ReaderDep
+from braid.api.routes.documents import Json, answers
+from braid.api.service import Service, ServiceDep
+from braid.optimizer.graph import to_dot
+from braid.sources.core.errors import TooLarge
 
 router = APIRouter(tags=["plan"])
 DOT = "text/vnd.graphviz"

@@ -1,4 +1,4 @@
-"""``/queries``: register, validate, list, look at and retire queries; :mod:`api.routes.changes` changes them."""
+"""``/queries``: register, validate, list, look at and retire queries; :mod:`braid.api.routes.changes` changes them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from api.batch_notifier import settled
-from api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
-from api.http.planning import QUICK_BYTES
-from api.routes import documents
-from api.routes.access import ReaderDep, WriterDep
-from api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
-from api.service import Service, ServiceDep
-from session.access.tenant_session import TenantSession
-from session.commands.query_lookup import MAX_LISTED
-from session.commands.query_requests import QueryRequest
-from session.state.query_record import STATES
-from session.state.requests import Outcome
-from sources.core.errors import BraidError, Gone, MalformedRequest, TooLarge
+from braid.api.batch_notifier import settled
+from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
+from braid.api.http.planning import QUICK_BYTES
+from braid.api.routes import documents
+from braid.api.routes.access import ReaderDep, WriterDep
+from braid.api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
+from braid.api.service import Service, ServiceDep
+from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.query_lookup import MAX_LISTED
+from braid.session.commands.query_requests import QueryRequest
+from braid.session.state.query_record import STATES
+from braid.session.state.requests import Outcome
+from braid.sources.core.errors import BraidError, Gone, MalformedRequest, TooLarge
 
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")

@@ -1,4 +1,4 @@
-"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`api.routes.live` for the stream of them.
+"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`braid.api.routes.live` for the stream of them.
 
 ``/queries/{id}/dead-letters``: those of them that its sink refused for good.
 """
@@ -14,18 +14,18 @@ import orjson
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from api.batch_notifier import POLL_SECONDS
-from api.routes import documents, rows
-from api.routes.access import ReaderDep
-from api.routes.documents import After, Limit, Wait, answers
-from api.service import Service, ServiceDep
-from router.cursor import CursorPosition, decode_cursor, encode_cursor
-from router.delivery.refused_rows import RefusedRow
-from router.page import Gap, Page
-from session.access.tenant_session import TenantSession
-from session.commands.query_lookup import RunningQuery
-from session.state.query_record import RETIRED
-from session.state.times import rfc3339
+from braid.api.batch_notifier import POLL_SECONDS
+from braid.api.routes import documents, rows
+from braid.api.routes.access import ReaderDep
+from braid.api.routes.documents import After, Limit, Wait, answers
+from braid.api.service import Service, ServiceDep
+from braid.router.cursor import CursorPosition, decode_cursor, encode_cursor
+from braid.router.delivery.refused_rows import RefusedRow
+from braid.router.page import Gap, Page
+from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.query_lookup import RunningQuery
+from braid.session.state.query_record import RETIRED
+from braid.session.state.times import rfc3339
 
 router = APIRouter(tags=["results"])
 _EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410, 429)

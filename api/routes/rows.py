@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from api.http.problems import NotAcceptable
-from router.page import Gap, Page
-from router.row_text import ndjson, objects, pieces
+from braid.api.http.problems import NotAcceptable
+from braid.router.page import Gap, Page
+from braid.router.row_text import ndjson, objects, pieces
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from api.http.bodies import answer_once, outcome, read_body, statement_of
-from api.routes.access import CallerDep
-from api.routes.documents import answers, sql_body
-from api.service import ServiceDep
-from session.commands.execution import execute_statement
-from session.state.requests import Outcome
+from braid.api.http.bodies import answer_once, outcome, read_body, statement_of
+from braid.api.routes.access import CallerDep
+from braid.api.routes.documents import answers, sql_body
+from braid.api.service import ServiceDep
+from braid.session.commands.execution import execute_statement
+from braid.session.state.requests import Outcome
 
 router = APIRouter(tags=["sql"])
 

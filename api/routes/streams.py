@@ -10,15 +10,15 @@ import pyarrow as pa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from api.http.bodies import answer_once, fingerprint, idempotency_key, outcome, read_body, statement_of
-from api.routes import documents
-from api.routes.access import AdminDep, ReaderDep, WriterDep
-from api.routes.documents import EVENTS_BODY, After, Limit, answers, refused, sql_body
-from api.routes.rows import in_pieces, json_page
-from api.service import ServiceDep
-from session.state.requests import Outcome
-from session.state.times import rfc3339
-from sources.formats.decoding import decode
+from braid.api.http.bodies import answer_once, fingerprint, idempotency_key, outcome, read_body, statement_of
+from braid.api.routes import documents
+from braid.api.routes.access import AdminDep, ReaderDep, WriterDep
+from braid.api.routes.documents import EVENTS_BODY, After, Limit, answers, refused, sql_body
+from braid.api.routes.rows import in_pieces, json_page
+from braid.api.service import ServiceDep
+from braid.session.state.requests import Outcome
+from braid.session.state.times import rfc3339
+from braid.sources.formats.decoding import decode
 
 router = APIRouter(tags=["streams"])
 

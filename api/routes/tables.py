@@ -9,13 +9,13 @@ from urllib.parse import quote
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from api.http.bodies import answer_once, outcome, read_body, response_of, statement_of
-from api.routes import documents
-from api.routes.access import AdminDep, ReaderDep
-from api.routes.documents import Wait, answers, refused, sql_body
-from api.service import ServiceDep
-from session.state.requests import Outcome
-from sources.core.errors import UnknownObject
+from braid.api.http.bodies import answer_once, outcome, read_body, response_of, statement_of
+from braid.api.routes import documents
+from braid.api.routes.access import AdminDep, ReaderDep
+from braid.api.routes.documents import Wait, answers, refused, sql_body
+from braid.api.service import ServiceDep
+from braid.session.state.requests import Outcome
+from braid.sources.core.errors import UnknownObject
 
 router = APIRouter(tags=["tables"])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench_driver.dialects import common
-from bench_driver.mixed_query import MixedQuery, Query, SessionSpec
-from bench_driver.query_spec import ColumnRef, WindowSpec
+from braid.bench_driver.dialects import common
+from braid.bench_driver.mixed_query import MixedQuery, Query, SessionSpec
+from braid.bench_driver.query_spec import ColumnRef, WindowSpec
 
 
 def query_sql(spec: Query, probe: bool) -> str:

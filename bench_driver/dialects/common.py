@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec
+from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec
 
 TIME = "time"
 TOTAL = "total"

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bench_driver.dialects.common import LATEST, TIME
-from bench_driver.mixed_query import Aggregate, MixedQuery, SessionSpec
-from bench_driver.query_spec import WindowSpec
+from braid.bench_driver.dialects.common import LATEST, TIME
+from braid.bench_driver.mixed_query import Aggregate, MixedQuery, SessionSpec
+from braid.bench_driver.query_spec import WindowSpec
 
 BATCH = "batch"
 MILLISECOND = 1000

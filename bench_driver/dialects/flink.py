@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench_driver.dialects import common
-from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.workload import StreamSpec
+from braid.bench_driver.dialects import common
+from braid.bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.workload import StreamSpec
 
 # as fast as it can: the generator always has a rate, which is 10,000 unless told
 UNLIMITED = 1_000_000_000

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench_driver.dialects import common
-from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from braid.bench_driver.dialects import common
+from braid.bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
 
 WINDOW = "window"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
 
-from bench_driver.measure import statistics
-from bench_driver.queues.process import Pull
-from bench_driver.queues.schedule import Schedule
-from bench_driver.systems.system import SystemOutput
+from braid.bench_driver.measure import statistics
+from braid.bench_driver.queues.process import Pull
+from braid.bench_driver.queues.schedule import Schedule
+from braid.bench_driver.systems.system import SystemOutput
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 # what came at one moment is one window's firing: a single one says nothing about quantiles

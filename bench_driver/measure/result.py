@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from bench_driver.measure import latency, steps, throughput
-from bench_driver.measure.search import StepResult
+from braid.bench_driver.measure import latency, steps, throughput
+from braid.bench_driver.measure.search import StepResult
 
 Quantiles = Mapping[str, float]
 

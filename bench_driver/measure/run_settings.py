@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bench_driver.measure.search import SearchPlan, StepResult
+from braid.bench_driver.measure.search import SearchPlan, StepResult
 
 QUICK_SECONDS = 6.0
 QUICK_STEPS = 2

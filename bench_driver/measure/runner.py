@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bench_driver.measure import latency, steps, throughput
-from bench_driver.measure.result import Measured, MeasureProgress, series_of
-from bench_driver.measure.run_settings import MIN_BATCHES, RunSettings, took_nearly_all
-from bench_driver.measure.search import StepResult, search
-from bench_driver.measure.steps import MACHINE, Clock
-from bench_driver.mixed_query import Query
-from bench_driver.queues.process import QueueProcess
-from bench_driver.systems.system import System, SystemDeployment, SystemFailedError, UnsupportedError
-from bench_driver.workload import Workload
+from braid.bench_driver.measure import latency, steps, throughput
+from braid.bench_driver.measure.result import Measured, MeasureProgress, series_of
+from braid.bench_driver.measure.run_settings import MIN_BATCHES, RunSettings, took_nearly_all
+from braid.bench_driver.measure.search import StepResult, search
+from braid.bench_driver.measure.steps import MACHINE, Clock
+from braid.bench_driver.mixed_query import Query
+from braid.bench_driver.queues.process import QueueProcess
+from braid.bench_driver.systems.system import System, SystemDeployment, SystemFailedError, UnsupportedError
+from braid.bench_driver.workload import Workload
 
 # while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
 DEPLOYING_SHARE = 0.05

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from bench_driver.measure import latency, throughput
-from bench_driver.measure.search import StepResult
-from bench_driver.queues.process import Pull, QueueProcess, QueueSample
-from bench_driver.queues.schedule import Schedule
-from bench_driver.systems.system import QUEUE, System, SystemFailedError, SystemOutput
+from braid.bench_driver.measure import latency, throughput
+from braid.bench_driver.measure.search import StepResult
+from braid.bench_driver.queues.process import Pull, QueueProcess, QueueSample
+from braid.bench_driver.queues.schedule import Schedule
+from braid.bench_driver.systems.system import QUEUE, System, SystemFailedError, SystemOutput
 
 # a step begins this far in the future, so that the queues of all streams begin at the same moment
 LEAD_SECONDS = 0.2

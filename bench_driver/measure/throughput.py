@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 
-from bench_driver.measure import statistics
-from bench_driver.queues.process import QueueSample
+from braid.bench_driver.measure import statistics
+from braid.bench_driver.queues.process import QueueSample
 
 # how fast a queue may grow, as a share of the rate offered: it must be below 2 %, and above the noise of sampling
 GROWTH_ALLOWED = 0.01

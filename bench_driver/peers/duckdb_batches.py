@@ -14,11 +14,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench_driver.dialects import duckdb as dialect
-from bench_driver.dialects.common import TIME
-from bench_driver.dialects.duckdb import BATCH
-from bench_driver.mixed_query import MixedQuery, SessionSpec
-from bench_driver.query_spec import WindowSpec
+from braid.bench_driver.dialects import duckdb as dialect
+from braid.bench_driver.dialects.common import TIME
+from braid.bench_driver.dialects.duckdb import BATCH
+from braid.bench_driver.mixed_query import MixedQuery, SessionSpec
+from braid.bench_driver.query_spec import WindowSpec
 
 ARRIVED = "arrived"
 SECOND_US = 1_000_000

@@ -1,6 +1,6 @@
 """Mixed queries by DuckDB over micro-batches of a second, as told by JSON lines: what a user would write in a day.
 
-`python -m bench_driver.peers.duckdb_program` reads one JSON object a line. The first is `{"stream", "location",
+`python -m braid.bench_driver.peers.duckdb_program` reads one JSON object a line. The first is `{"stream", "location",
 "tables", "cores"}`, answered by `{"ready": settings}`. Then come commands:
 
 - `{"do": "prepare", "queries"}`: how many queries will run; answered by `{"prepared": settings}`;
@@ -30,10 +30,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from bench_driver.mixed_query import MixedQuery
-from bench_driver.peers.duckdb_batches import DuckdbBatches, Rows
-from bench_driver.query_load.consume import latest_of
-from bench_driver.queues.mixed_datasets import static_table
+from braid.bench_driver.mixed_query import MixedQuery
+from braid.bench_driver.peers.duckdb_batches import DuckdbBatches, Rows
+from braid.bench_driver.query_load.consume import latest_of
+from braid.bench_driver.queues.mixed_datasets import static_table
 
 CONSUMER = "duckdb"
 PARTITION = "0"

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench_driver.systems.system import SystemFailedError
+import braid
+from braid.bench_driver.systems.system import SystemFailedError
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(braid.__file__).parents[1]
 FOLDER = PROJECT / ".peers" / "flink"
 REQUIREMENTS = Path(__file__).with_name("flink-requirements.txt")
 STAMP = "requirements.sha256"

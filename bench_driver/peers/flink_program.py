@@ -35,7 +35,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bench_driver.peers.flink_watch import HOST, LOOK_SECONDS, FlinkWatch, Rest, Say, reason_of
+from braid.bench_driver.peers.flink_watch import HOST, LOOK_SECONDS, FlinkWatch, Rest, Say, reason_of
 
 UP_SECONDS = 90.0
 READ_BYTES = 1 << 18

@@ -1,6 +1,6 @@
 """Stock Spark Structured Streaming as a peer: starts and stops streaming queries as it is told, by JSON lines.
 
-`python -m bench_driver.peers.spark_program` reads one JSON object a line. The first is `{"streams": [{"name",
+`python -m braid.bench_driver.peers.spark_program` reads one JSON object a line. The first is `{"streams": [{"name",
 "dataset", "options", "columns", "location"}…], "cores", "own_generator"}`, answered by `{"ready": settings}`. Its files
 are in its working directory.
 Then come commands:
@@ -41,8 +41,8 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench_driver.peers.flight_source import FlightSource, source_options
-from bench_driver.query_load.consume import latest_of
+from braid.bench_driver.peers.flight_source import FlightSource, source_options
+from braid.bench_driver.query_load.consume import latest_of
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

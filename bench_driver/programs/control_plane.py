@@ -1,6 +1,6 @@
 """What queries cost the control side: created and retired in numbers, looked at while 10 000 run.
 
-`python -m bench_driver.programs.control_plane [--queries 10000] [--per-second 1000] [--seconds 25] [--output
+`python -m braid.bench_driver.programs.control_plane [--queries 10000] [--per-second 1000] [--seconds 25] [--output
 FILE.json]` starts a service of its own, drives it through REST for about two minutes, and prints a table. Requests come
 from two other processes, one that changes queries and one that reads, so that neither waits for the other's
 interpreter. The driver, the service and Spark share the machine's cores; the processor time of the service's own
@@ -24,11 +24,11 @@ from typing import Any
 import httpx
 import psutil
 
-from api.client import BraidClient, BraidRefused
-from bench_driver.measure import statistics
-from bench_driver.programs.standalone import BatchDurations, command, report_on, say, wait_running
-from bench_driver.report.text import count, table
-from bench_driver.service_process import ServiceProcess
+from braid.api.client import BraidClient, BraidRefused
+from braid.bench_driver.measure import statistics
+from braid.bench_driver.programs.standalone import BatchDurations, command, report_on, say, wait_running
+from braid.bench_driver.report.text import count, table
+from braid.bench_driver.service_process import ServiceProcess
 
 ARRAY = 100
 SINGLES_AT_ONCE = 16
@@ -314,7 +314,7 @@ def _ms(seconds: float | None) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when the service failed."""
-    parser = command("bench_driver.programs.control_plane", __doc__)
+    parser = command("braid.bench_driver.programs.control_plane", __doc__)
     parser.add_argument("--queries", type=int, default=10_000, help="how many run (10000)")
     parser.add_argument("--per-second", type=int, default=1000, help="how many come and go a second (1000)")
     parser.add_argument("--seconds", type=float, default=24.0, help="how long they come and go (24)")

@@ -1,9 +1,9 @@
 """What no workload shows: how long a start takes, an empty batch, and one query posted at a time.
 
-`python -m bench_driver.programs.first_mark [--quick] [--output FILE.json]` prints the figures and writes all of them as
-JSON. It takes about three minutes, `--quick` one. Each part has a service process of its own and is measured through
-REST; the driver and the service share the machine's cores. Throughput and latency under load are what `braid bench` is
-for.
+`python -m braid.bench_driver.programs.first_mark [--quick] [--output FILE.json]` prints the figures and writes all of
+them as JSON. It takes about three minutes, `--quick` one. Each part has a service process of its own and is measured
+through REST; the driver and the service share the machine's cores. Throughput and latency under load are what `braid
+bench` is for.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import sys
 import time
 from typing import Any
 
-from api.client import BraidClient
-from bench_driver.measure import statistics
-from bench_driver.programs.standalone import BatchDurations, command, report_on, say
-from bench_driver.service_process import ServiceProcess
+from braid.api.client import BraidClient
+from braid.bench_driver.measure import statistics
+from braid.bench_driver.programs.standalone import BatchDurations, command, report_on, say
+from braid.bench_driver.service_process import ServiceProcess
 
 Figures = dict[str, Any]
 
@@ -70,7 +70,7 @@ def measure_deployments(posts: int) -> Figures:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when the service failed."""
-    parser = command("bench_driver.programs.first_mark", __doc__)
+    parser = command("braid.bench_driver.programs.first_mark", __doc__)
     parser.add_argument("--quick", action="store_true", help="fewer starts and posts, for a first impression")
     options = parser.parse_args(arguments)
 

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]
 
-from bench_driver.service_process import free_port
+from braid.bench_driver.service_process import free_port
 
 READY_SECONDS = 30.0
 POLL_SECONDS = 0.05

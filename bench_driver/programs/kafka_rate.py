@@ -1,6 +1,6 @@
 """How many tuples a second come from Kafka: JSON, with many aggregations running; broker and service share the cores.
 
-`python -m bench_driver.programs.kafka_rate [--tuples N] [--partitions N] [--queries N] [--output FILE.json]`. All
+`python -m braid.bench_driver.programs.kafka_rate [--tuples N] [--partitions N] [--queries N] [--output FILE.json]`. All
 messages are in a broker in memory before the stream is declared, so the service reads as fast as it can.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from api.client import BraidClient
-from bench_driver.programs.kafka_broker import BrokerProcess, create_topic
-from bench_driver.programs.standalone import command, report_on, say, wait_running
-from bench_driver.service_process import ServiceProcess
+from braid.api.client import BraidClient
+from braid.bench_driver.programs.kafka_broker import BrokerProcess, create_topic
+from braid.bench_driver.programs.standalone import command, report_on, say, wait_running
+from braid.bench_driver.service_process import ServiceProcess
 
 TOPIC = "purchases"
 TUPLES_A_SECOND = 300_000  # of event time
@@ -117,7 +117,7 @@ def _follow(client: BraidClient, tuples: int) -> list[tuple[float, int]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when something failed."""
-    parser = command("bench_driver.programs.kafka_rate", __doc__)
+    parser = command("braid.bench_driver.programs.kafka_rate", __doc__)
     parser.add_argument("--tuples", type=int, default=6_000_000, help="how many messages (6 000 000)")
     parser.add_argument("--partitions", type=int, default=4, help="in how many partitions (4)")
     parser.add_argument("--queries", type=int, default=100, help="how many aggregations run (100)")

@@ -1,6 +1,6 @@
 """How many tuples a second are taken by pushes, with aggregations running; clients and service share the cores.
 
-`python -m bench_driver.programs.push_rate [--format ndjson|json|arrow] [--tuples N] [--clients N] [--queries N]
+`python -m braid.bench_driver.programs.push_rate [--format ndjson|json|arrow] [--tuples N] [--clients N] [--queries N]
 [--seconds S] [--output FILE.json]`. Bodies are made beforehand and sent again and again. A refusal with 429 is waited
 out.
 """
@@ -19,9 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from api.client import MEDIA_TYPES, BraidClient, BraidRefused
-from bench_driver.programs.standalone import command, report_on, say, wait_running, wait_until
-from bench_driver.service_process import ServiceProcess
+from braid.api.client import MEDIA_TYPES, BraidClient, BraidRefused
+from braid.bench_driver.programs.standalone import command, report_on, say, wait_running, wait_until
+from braid.bench_driver.service_process import ServiceProcess
 
 BODIES = 20
 BODY_TIME = timedelta(milliseconds=100)  # of event time, in each body
@@ -148,7 +148,7 @@ def _read(client: BraidClient) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when something failed."""
-    parser = command("bench_driver.programs.push_rate", __doc__)
+    parser = command("braid.bench_driver.programs.push_rate", __doc__)
     parser.add_argument("--format", choices=MEDIA_TYPES, default="ndjson", help="what bodies are (ndjson)")
     parser.add_argument("--tuples", type=int, default=10_000, help="how many tuples a body has (10 000)")
     parser.add_argument("--clients", type=int, default=4, help="how many clients push at the same time (4)")

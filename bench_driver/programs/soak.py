@@ -1,9 +1,9 @@
 """Many queries for a long time: does the service keep up, and does its memory stay where it is?
 
-`python -m bench_driver.programs.soak [--queries 10000] [--rate 200000] [--minutes 20] [--output FILE.json]` starts a
-service of its own, gives it the queries of a workload at a constant rate of tuples, and prints a line a minute: memory
-of all its processes, tuples that wait, batches. The first quarter of the time is warm-up; what memory does after it, of
-all processes and of each kind, is the result.
+`python -m braid.bench_driver.programs.soak [--queries 10000] [--rate 200000] [--minutes 20] [--output FILE.json]`
+starts a service of its own, gives it the queries of a workload at a constant rate of tuples, and prints a line a
+minute: memory of all its processes, tuples that wait, batches. The first quarter of the time is warm-up; what memory
+does after it, of all processes and of each kind, is the result.
 
 With `--churn 20` as many queries a second are created, one by one, and the oldest deleted. `--retention 120` has the
 service forget results and finished queries after so many seconds: a shorter soak then shows what a longer one would.
@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from api.client import BraidClient
-from bench_driver.dialects.braid import query_sql, stream_sql
-from bench_driver.programs.standalone import BatchDurations, command, report_on, say, wait_running
-from bench_driver.query_generator import generate_queries
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.queues.process import QueueProcess
-from bench_driver.report.text import table, two_decimals
-from bench_driver.service_process import ServiceProcess
-from bench_driver.workload import load_workload
+from braid.api.client import BraidClient
+from braid.bench_driver.dialects.braid import query_sql, stream_sql
+from braid.bench_driver.programs.standalone import BatchDurations, command, report_on, say, wait_running
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.queues.process import QueueProcess
+from braid.bench_driver.report.text import table, two_decimals
+from braid.bench_driver.service_process import ServiceProcess
+from braid.bench_driver.workload import load_workload
 
 ARRAY = 100
 READY_SECONDS = 240.0
@@ -202,7 +202,7 @@ def render(minutes: Sequence[Minute]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, soak, print the result, write the JSON; 1 when it could not go on."""
-    parser = command("bench_driver.programs.soak", __doc__)
+    parser = command("braid.bench_driver.programs.soak", __doc__)
     parser.add_argument("--workload", default="astream-sc1", help="a workload with one stream (astream-sc1)")
     parser.add_argument("--queries", type=int, default=10_000, help="how many run (10000)")
     parser.add_argument("--rate", type=int, default=200_000, help="tuples a second (200000)")

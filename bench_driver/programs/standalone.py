@@ -16,12 +16,12 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.client import BraidClient, BraidError
-from bench_driver.machine import machine, versions
-from bench_driver.measure.statistics import Histogram
-from bench_driver.queues.process import QueueFailedError
-from bench_driver.report.text import BUSY, figures
-from bench_driver.service_process import ServiceFailedError
+from braid.api.client import BraidClient, BraidError
+from braid.bench_driver.machine import machine, versions
+from braid.bench_driver.measure.statistics import Histogram
+from braid.bench_driver.queues.process import QueueFailedError
+from braid.bench_driver.report.text import BUSY, figures
+from braid.bench_driver.service_process import ServiceFailedError
 
 _POLL_SECONDS = 0.05
 
@@ -94,7 +94,7 @@ def report_on(measure: Callable[[], Report], output: Path | None, render: Callab
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """Return what :func:`bench_driver.machine.machine` found as text, with a warning when it was busy."""
+    """Return what :func:`braid.bench_driver.machine.machine` found as text, with a warning when it was busy."""
     load = ", ".join(f"{value:g}" for value in facts["load_before"])
     text = (
         f"Machine: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, {facts['system']};"

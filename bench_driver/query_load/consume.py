@@ -1,4 +1,5 @@
-"""The consumer's process: `python -m bench_driver.query_load.consume`. Reads probe queries to see how late rows come.
+"""The consumer's process: `python -m braid.bench_driver.query_load.consume`. Reads probe queries to see how late rows
+come.
 
 Reads `{"url", "label"}` from standard input, one line of JSON, and follows every RUNNING query that has the label (all
 when it is null), also those that come later, by long poll from its first row until it is RETIRED. Writes `{"started":
@@ -24,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench_driver.query_load.calls import BUSY, WAIT_SECONDS, Calls
+from braid.bench_driver.query_load.calls import BUSY, WAIT_SECONDS, Calls
 
 ARROW = "application/vnd.apache.arrow.stream"
 PAGE = 100_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench_driver.mixed_query import MixedQuery, Query
-from bench_driver.query_spec import Comparison
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.workload import StreamSpec
+from braid.bench_driver.mixed_query import MixedQuery, Query
+from braid.bench_driver.query_spec import Comparison
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.workload import StreamSpec
 
 # whose rows are read
 READ_PROBES, READ_ALL, READ_NONE = "probes", "all", "none"

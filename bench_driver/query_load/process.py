@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
-from bench_driver.child import ChildProcess, module_command
-from bench_driver.query_load.plan import LoadPlan
-from bench_driver.query_load.results import LoadResult
+from braid.bench_driver.child import ChildProcess, module_command
+from braid.bench_driver.query_load.plan import LoadPlan
+from braid.bench_driver.query_load.results import LoadResult
 
-MODULE = "bench_driver.query_load.run"
+MODULE = "braid.bench_driver.query_load.run"
 START_SECONDS = 60.0
 MARGIN_SECONDS = 30.0
 

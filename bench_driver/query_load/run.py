@@ -1,4 +1,4 @@
-"""The query load's process: `python -m bench_driver.query_load.run`.
+"""The query load's process: `python -m braid.bench_driver.query_load.run`.
 
 Reads a :class:`LoadPlan` from standard input, one line of JSON. Writes two lines: `{"started_at": seconds}` once its
 users are there, and a :class:`LoadResult` when it ends. A ramp ends by itself; a churn when there is another line of
@@ -15,14 +15,14 @@ import os
 import sys
 import time
 
-from bench_driver.query_load.users import UserLoad, LoadEnvironment  # isort: skip  # patches for gevent before others use it
+from braid.bench_driver.query_load.users import UserLoad, LoadEnvironment  # isort: skip  # patches for gevent before others use it
 
 import gevent
 import gevent.socket
 from gevent.event import Event
 
-from bench_driver.query_load.plan import LoadPlan
-from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult
+from braid.bench_driver.query_load.plan import LoadPlan
+from braid.bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult
 
 STDIN = 0
 CHUNK_BYTES = 1 << 16

@@ -19,8 +19,8 @@ from geventhttpclient.client import HTTPClientPool
 from locust import FastHttpUser, constant, constant_throughput, task
 from locust.env import Environment
 
-from bench_driver.query_load.plan import LoadPlan
-from bench_driver.query_load.results import CREATE, LoadRequest
+from braid.bench_driver.query_load.plan import LoadPlan
+from braid.bench_driver.query_load.results import CREATE, LoadRequest
 
 WAIT_SECONDS = 30
 NETWORK_TIMEOUT_SECONDS = WAIT_SECONDS + 30.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench_driver.queues.mixed_datasets import BID_COLUMNS, TRIP_COLUMNS, make_bids, make_trips
+from braid.bench_driver.queues.mixed_datasets import BID_COLUMNS, TRIP_COLUMNS, make_bids, make_trips
 
 TIME = "time"
 UNIFORM, NORMAL = "uniform", "normal"

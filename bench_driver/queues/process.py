@@ -15,8 +15,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from bench_driver.child import ChildFailedError, ChildProcess, module_command
-from bench_driver.queues.schedule import SECOND_US, Schedule
+from braid.bench_driver.child import ChildFailedError, ChildProcess, module_command
+from braid.bench_driver.queues.schedule import SECOND_US, Schedule
 
 START_SECONDS = 60.0
 CALL_SECONDS = 30.0
@@ -86,7 +86,7 @@ class QueueProcess:
         """
         if self._child is not None:
             raise QueueFailedError(f"The queue of {self.stream!r} can be started once; make a new one")
-        self._child = ChildProcess(f"queue-{self.stream}", module_command("bench_driver.queues.server")).start()
+        self._child = ChildProcess(f"queue-{self.stream}", module_command("braid.bench_driver.queues.server")).start()
         try:
             self._child.send(self._order)
             said = self._child.wait_for(lambda value: "location" in value, START_SECONDS, "its location")

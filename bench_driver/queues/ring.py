@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench_driver.queues.datasets import TIME, Dataset
-from bench_driver.queues.schedule import Times
+from braid.bench_driver.queues.datasets import TIME, Dataset
+from braid.bench_driver.queues.schedule import Times
 
 RING_ROWS = 1 << 20
 ARROW_TYPES = {

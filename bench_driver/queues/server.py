@@ -14,8 +14,8 @@ pulls       `{"after": number}`                     `{"pulls": [[us, consumer, s
 
 ==========  ======================================  ==========================================================
 
-`python -m bench_driver.queues.server` reads a line `{"stream", "dataset", "options", "seed"}` from standard input,
-writes a line `{"location"}`, and ends when its standard input is closed: so also when the driver dies.
+`python -m braid.bench_driver.queues.server` reads a line `{"stream", "dataset", "options", "seed"}` from standard
+input, writes a line `{"location"}`, and ends when its standard input is closed: so also when the driver dies.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.queues.ring import Ring
-from bench_driver.queues.schedule import parse_profile
-from bench_driver.queues.tuple_queue import QueueClosedError, ReadCancelledError, TupleQueue
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.queues.ring import Ring
+from braid.bench_driver.queues.schedule import parse_profile
+from braid.bench_driver.queues.tuple_queue import QueueClosedError, ReadCancelledError, TupleQueue
 
 PARTITION = "0"
 SAMPLE_SECONDS = 0.1

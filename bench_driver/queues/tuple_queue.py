@@ -23,8 +23,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from bench_driver.queues.ring import Ring
-from bench_driver.queues.schedule import SECOND_US, RatePart, Schedule
+from braid.bench_driver.queues.ring import Ring
+from braid.bench_driver.queues.schedule import SECOND_US, RatePart, Schedule
 
 BATCH_ROWS = 1 << 16
 LINGER_US = 10_000  # a reader at the end of the queue gets the tuples of 10 ms at a time, not each alone

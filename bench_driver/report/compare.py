@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_driver.report.document import read_document
-from bench_driver.report.summary import DEPLOYMENT, EVENT_TIME, Case, ReportSummary, divide, is_change, summarize
+from braid.bench_driver.report.document import read_document
+from braid.bench_driver.report.summary import DEPLOYMENT, EVENT_TIME, Case, ReportSummary, divide, is_change, summarize
 
 BETTER, WORSE, SAME, UNKNOWN = "better", "worse", "within noise", ""
 _SAME_MACHINE = ("processor", "cores", "usable_cores", "memory_gib")

@@ -13,9 +13,9 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from bench_driver.report import plots
-from bench_driver.report.document import Row, write_whole
-from bench_driver.report.summary import (
+from braid.bench_driver.report import plots
+from braid.bench_driver.report.document import Row, write_whole
+from braid.bench_driver.report.summary import (
     DEPLOYMENT,
     EVENT_TIME,
     OURS,
@@ -26,10 +26,10 @@ from bench_driver.report.summary import (
     divide,
     summarize,
 )
-from bench_driver.report.terminal import one_line, seconds, times, unsupported_lines
-from bench_driver.report.text import BUSY, count
-from bench_driver.systems.system import OWN_GENERATOR
-from bench_driver.workload import load_workload
+from braid.bench_driver.report.terminal import one_line, seconds, times, unsupported_lines
+from braid.bench_driver.report.text import BUSY, count
+from braid.bench_driver.systems.system import OWN_GENERATOR
+from braid.bench_driver.workload import load_workload
 
 FILE_NAME = "report.html"
 
@@ -108,7 +108,7 @@ def render_page(document: Mapping[str, Any]) -> str:
 
 
 def _template(name: str) -> Any:
-    folder = files("bench_driver.report") / "templates"
+    folder = files("braid.bench_driver.report") / "templates"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals["style"] = Markup((folder / "page.css").read_text(encoding="utf-8"))
     return environment.from_string((folder / name).read_text(encoding="utf-8"))

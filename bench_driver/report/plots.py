@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from bench_driver.report.document import thin
-from bench_driver.report.summary import ReportSummary, systems_of
+from braid.bench_driver.report.document import thin
+from braid.bench_driver.report.summary import ReportSummary, systems_of
 
 INK, GRID = "#010101", "#020202"
 # a light and a dark page need other shades of a hue; which, the page's style says

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, variance
 from typing import Any
 
-from bench_driver.report.document import Row
-from bench_driver.systems.system import OWN_GENERATOR
+from braid.bench_driver.report.document import Row
+from braid.bench_driver.systems.system import OWN_GENERATOR
 
 OURS = "braid"
 QUANTILES = ("p50", "p95", "p99", "max")

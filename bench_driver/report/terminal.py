@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench_driver.report.compare import ReportComparison
-from bench_driver.report.summary import CORES, DEPLOYMENT, EVENT_TIME, Ratio, ReportSummary, ratios, summarize
-from bench_driver.report.text import count, table
+from braid.bench_driver.report.compare import ReportComparison
+from braid.bench_driver.report.summary import CORES, DEPLOYMENT, EVENT_TIME, Ratio, ReportSummary, ratios, summarize
+from braid.bench_driver.report.text import count, table
 
 DASH = "-"
 

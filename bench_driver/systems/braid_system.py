@@ -18,18 +18,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from api.client import BraidClient, BraidError, BraidRefused
-from bench_driver.child import ChildFailedError, ChildProcess, module_command
-from bench_driver.dialects.braid import query_sql, stream_sql, table_sql
-from bench_driver.mixed_query import Query
-from bench_driver.query_load.plan import LoadPlan, users_for
-from bench_driver.query_load.probes import PROBES, READ_ALL, READ_NONE, READ_PROBES, choose_probes
-from bench_driver.query_load.process import QueryLoad, run_load
-from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
-from bench_driver.service_process import ServiceFailedError, ServiceProcess
-from bench_driver.systems.system import (
+from braid.api.client import BraidClient, BraidError, BraidRefused
+from braid.bench_driver.child import ChildFailedError, ChildProcess, module_command
+from braid.bench_driver.dialects.braid import query_sql, stream_sql, table_sql
+from braid.bench_driver.mixed_query import Query
+from braid.bench_driver.query_load.plan import LoadPlan, users_for
+from braid.bench_driver.query_load.probes import PROBES, READ_ALL, READ_NONE, READ_PROBES, choose_probes
+from braid.bench_driver.query_load.process import QueryLoad, run_load
+from braid.bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
+from braid.bench_driver.service_process import ServiceFailedError, ServiceProcess
+from braid.bench_driver.systems.system import (
     QUEUE,
     System,
     SystemDeployment,
@@ -37,10 +37,10 @@ from bench_driver.systems.system import (
     SystemOutput,
     UnsupportedError,
 )
-from bench_driver.workload import Churn, Workload
+from braid.bench_driver.workload import Churn, Workload
 
 READY_SECONDS = 240.0
-CONSUMER = "bench_driver.query_load.consume"
+CONSUMER = "braid.bench_driver.query_load.consume"
 CONSUMER_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 LABEL = "probe"
@@ -51,7 +51,7 @@ NOT_ALLOWED = 422
 
 
 class BraidSystem(System):
-    """One service; see :class:`~bench_driver.systems.system.System`.
+    """One service; see :class:`~braid.bench_driver.systems.system.System`.
 
     `environment` is added to the service's own; `make_service` makes what starts and ends it. `reading` says whose rows
     the consumer reads: of the probes, of all queries, or of none. `name` is what reports call it.

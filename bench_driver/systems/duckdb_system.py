@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from bench_driver.child import ChildProcess, module_command
-from bench_driver.mixed_query import MixedQuery, Query
-from bench_driver.query_load.probes import choose_probes
-from bench_driver.systems.peer_system import PeerAnswers, PeerSystem
-from bench_driver.systems.system import QUEUE, SystemDeployment, UnsupportedError
-from bench_driver.workload import Churn, Workload
+from braid.bench_driver.child import ChildProcess, module_command
+from braid.bench_driver.mixed_query import MixedQuery, Query
+from braid.bench_driver.query_load.probes import choose_probes
+from braid.bench_driver.systems.peer_system import PeerAnswers, PeerSystem
+from braid.bench_driver.systems.system import QUEUE, SystemDeployment, UnsupportedError
+from braid.bench_driver.workload import Churn, Workload
 
 BATCHES = "duckdb-batches"
 READY_SECONDS = 60.0
@@ -44,7 +44,7 @@ class DuckdbSystem(PeerSystem):
             raise UnsupportedError(f"the script reads one stream, and {workload.name!r} has {len(workload.streams)}")
         (stream,) = workload.streams
         self._workload, self._answers = workload, PeerAnswers()
-        peer = ChildProcess(self.name, module_command("bench_driver.peers.duckdb_program"))
+        peer = ChildProcess(self.name, module_command("braid.bench_driver.peers.duckdb_program"))
         task = {"stream": stream.name, "location": locations[stream.name], "tables": workload.tables}
         self._settings = dict(self._open(peer, {**task, "cores": os.cpu_count() or 1}, READY_SECONDS))
 

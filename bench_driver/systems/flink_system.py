@@ -17,23 +17,23 @@ from typing import Any
 
 import psutil
 
-from bench_driver.child import ChildProcess
-from bench_driver.dialects import common, flink
-from bench_driver.mixed_query import Query
-from bench_driver.peers.flink_environment import ensure_environment
-from bench_driver.programs.standalone import say
-from bench_driver.query_load.probes import choose_probes
-from bench_driver.query_spec import QuerySpec
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.peer_system import STOPPED, PeerAnswers, PeerSystem
-from bench_driver.systems.system import (
+from braid.bench_driver.child import ChildProcess
+from braid.bench_driver.dialects import common, flink
+from braid.bench_driver.mixed_query import Query
+from braid.bench_driver.peers.flink_environment import ensure_environment
+from braid.bench_driver.programs.standalone import say
+from braid.bench_driver.query_load.probes import choose_probes
+from braid.bench_driver.query_spec import QuerySpec
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.systems.peer_system import STOPPED, PeerAnswers, PeerSystem
+from braid.bench_driver.systems.system import (
     OWN_GENERATOR,
     SystemDeployment,
     SystemFailedError,
     UnsupportedError,
     queries_of_templates,
 )
-from bench_driver.workload import Churn, Workload
+from braid.bench_driver.workload import Churn, Workload
 
 JOBS, STATEMENT_SET = "flink-jobs", "flink-statement-set"
 FLINK_SYSTEMS = (JOBS, STATEMENT_SET)
@@ -75,7 +75,7 @@ class FlinkSystem(PeerSystem):
         self.stop()
         python = ensure_environment(say)
         self._workload, self._answers, self._live, self._options = workload, PeerAnswers(), deque(), {}
-        self._peer = ChildProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
+        self._peer = ChildProcess(self.name, [str(python), "-m", "braid.bench_driver.peers.flink_program"])
 
     def deploy(self, queries: Sequence[Query], per_second: float) -> SystemDeployment:
         """Start a cluster for so many queries, then submit them, `per_second` a second, and wait until all run.

@@ -14,9 +14,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench_driver.child import ChildProcess, OutputLine
-from bench_driver.systems.system import System, SystemDeployment, SystemFailedError, SystemOutput, UnsupportedError
-from bench_driver.workload import Churn
+from braid.bench_driver.child import ChildProcess, OutputLine
+from braid.bench_driver.systems.system import (
+    System,
+    SystemDeployment,
+    SystemFailedError,
+    SystemOutput,
+    UnsupportedError,
+)
+from braid.bench_driver.workload import Churn
 
 RUNNING, STOPPED = "running", "stopped"
 CHURN_SECONDS = 120.0

@@ -15,14 +15,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bench_driver.child import ChildProcess, module_command
-from bench_driver.dialects import spark
-from bench_driver.mixed_query import Query
-from bench_driver.query_spec import QuerySpec
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems.peer_system import RUNNING, PeerSystem
-from bench_driver.systems.system import OWN_GENERATOR, QUEUE, SystemDeployment, UnsupportedError, queries_of_templates
-from bench_driver.workload import Churn, Workload
+from braid.bench_driver.child import ChildProcess, module_command
+from braid.bench_driver.dialects import spark
+from braid.bench_driver.mixed_query import Query
+from braid.bench_driver.query_spec import QuerySpec
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.systems.peer_system import RUNNING, PeerSystem
+from braid.bench_driver.systems.system import (
+    OWN_GENERATOR,
+    QUEUE,
+    SystemDeployment,
+    UnsupportedError,
+    queries_of_templates,
+)
+from braid.bench_driver.workload import Churn, Workload
 
 SPARK_SYSTEMS = ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own")
 PROBES = 4
@@ -77,7 +83,7 @@ class SparkSystem(PeerSystem):
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start the JVM and tell it of the streams, which become temporary views of each streaming query."""
-        peer = ChildProcess(self.name, module_command("bench_driver.peers.spark_program"))
+        peer = ChildProcess(self.name, module_command("braid.bench_driver.peers.spark_program"))
         self._start_rate = workload.start_rate
         task = {
             "streams": _stream_descriptions(workload, locations),

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench_driver.mixed_query import MixedQuery, Query
-from bench_driver.query_spec import QuerySpec
-from bench_driver.workload import Churn, Workload
+from braid.bench_driver.mixed_query import MixedQuery, Query
+from braid.bench_driver.query_spec import QuerySpec
+from braid.bench_driver.workload import Churn, Workload
 
 QUEUE = "queue"
 OWN_GENERATOR = "own generator"

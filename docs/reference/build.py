@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from api.client import DEFAULT_URL, BraidClient, BraidRefused
-from session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
+from braid.api.client import DEFAULT_URL, BraidClient, BraidRefused
+from braid.session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
 
 HERE = Path(__file__).resolve().parent
 TEMPLATE = HERE / "sql.in.md"

@@ -123,8 +123,8 @@ class TupleCosts:
 class FiringBudget:
     """What the windows that fire in one batch may cost: they take between the target and `LONGEST_BATCH` times it.
 
-    Costs are counted before windows fire (:mod:`operators.windowing.firing_limit`), roughly; ``us`` makes up for that.
-    Batches that take long whatever they do are not made smaller for it without end.
+    Costs are counted before windows fire (:mod:`braid.operators.windowing.firing_limit`), roughly; ``us`` makes up for
+    that. Batches that take long whatever they do are not made smaller for it without end.
     """
 
     def __init__(self, target_seconds: float) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from engine.planning.idleness import raise_idle
-from engine.planning.offsets import Offset, advance_watermark
-from engine.planning.recent_times import Sum, keep_last, percentile_of, united
-from operators import report
+from braid.engine.planning.idleness import raise_idle
+from braid.engine.planning.offsets import Offset, advance_watermark
+from braid.engine.planning.recent_times import Sum, keep_last, percentile_of, united
+from braid.operators import report
 
 
 def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.queries import Query
-from operators.windows import Window, sliding
+from braid.operators.queries import Query
+from braid.operators.windows import Window, sliding
 
 Numbers = npt.NDArray[np.int64]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from operators.live_queries import LiveQueries
-from sources.core.schema import StreamDefinition
+from braid.operators.live_queries import LiveQueries
+from braid.sources.core.schema import StreamDefinition
 
 
 class Idleness:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from sources.core.checksums import crc32
-from sources.core.errors import CorruptData
+from braid.sources.core.checksums import crc32
+from braid.sources.core.errors import CorruptData
 
 
 class PassedOver(NamedTuple):
@@ -36,13 +36,13 @@ class Offset:
     ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
     ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
-    of streams with a ``watermark_percentile`` (:mod:`engine.planning.recent_times`). ``waiting`` counts
+    of streams with a ``watermark_percentile`` (:mod:`braid.engine.planning.recent_times`). ``waiting`` counts
     the tuples that were there and are left for later. ``partitions`` says where the state of each partition is that has
-    any (:mod:`engine.partition_files`). ``fired`` says up to where the windows of each stream had fired before the
-    batch, ``fire_to`` up to where partitions can fire those of streams that have more to fire than fits a batch, and
-    ``firing_budget_us`` what the others may cost (:mod:`operators.windowing.firing_limit`). ``failed`` are queries, by
-    id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over`` are spans that
-    this batch could not be run with, which become dead letters (:mod:`engine.recovery.isolation`).
+    any (:mod:`braid.engine.partition_files`). ``fired`` says up to where the windows of each stream had fired before
+    the batch, ``fire_to`` up to where partitions can fire those of streams that have more to fire than fits a batch,
+    and ``firing_budget_us`` what the others may cost (:mod:`braid.operators.windowing.firing_limit`). ``failed`` are
+    queries, by id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over``
+    are spans that this batch could not be run with, which become dead letters (:mod:`braid.engine.recovery.isolation`).
     """
 
     seq: int = 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.data_layout import (
+from braid.engine.data_layout import (
     BATCHES,
     CHANGELOGS,
     PLANS,
@@ -23,18 +23,18 @@ from engine.data_layout import (
     write_planned,
     write_unavailable,
 )
-from engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
-from engine.planning.batch_start import BatchStart
-from engine.planning.fair_shares import fair_shares
-from engine.planning.idleness import Idleness
-from engine.planning.offsets import Offset
-from engine.planning.processing_clock import ProcessingClock
-from operators.epoch_state import EpochChange, EpochState
-from operators.queries import query_from_json
-from sources.connectors.connector import Connector, Extent
-from sources.connectors.registry import open_for_planner
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
+from braid.engine.planning.batch_start import BatchStart
+from braid.engine.planning.fair_shares import fair_shares
+from braid.engine.planning.idleness import Idleness
+from braid.engine.planning.offsets import Offset
+from braid.engine.planning.processing_clock import ProcessingClock
+from braid.operators.epoch_state import EpochChange, EpochState
+from braid.operators.queries import query_from_json
+from braid.sources.connectors.connector import Connector, Extent
+from braid.sources.connectors.registry import open_for_planner
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 # how long a stream rests that could not be read: at first, and at most, doubling in between
 FIRST_REST_SECONDS = 1.0

@@ -14,12 +14,12 @@ from itertools import pairwise
 
 import orjson
 
-from engine.data_layout import ACTIVATIONS, BATCHES, CHANGELOGS, PLANS, check_partitions
-from engine.partition_files import PartitionFiles
-from engine.planning.offsets import Offset
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog, file_number
-from sources.core.storage import Storage, not_read_back
+from braid.engine.data_layout import ACTIVATIONS, BATCHES, CHANGELOGS, PLANS, check_partitions
+from braid.engine.partition_files import PartitionFiles
+from braid.engine.planning.offsets import Offset
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog, file_number
+from braid.sources.core.storage import Storage, not_read_back
 
 OFFSETS = "checkpoint/offsets"
 COMMITS = "checkpoint/commits"

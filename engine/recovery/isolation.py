@@ -3,10 +3,10 @@
 A batch that ends workers, or never ends, would do so whenever it runs again, for all queries. The culprit is one query
 more than the others leave room for, or a stretch of a stream's input. It goes into the offset of the batch, in Spark's
 log, before the batch runs again, so that every further run agrees: ``failed`` and ``passed_over`` of
-:class:`engine.planning.offsets.Offset`.
+:class:`braid.engine.planning.offsets.Offset`.
 
-``python -m engine.recovery.isolation DATA_DIR PARTITIONS MEMORY_BYTES SECONDS JOIN_ROW_LIMIT`` does it for the batch
-that is logged and not published; nothing else may run batches meanwhile.
+``python -m braid.engine.recovery.isolation DATA_DIR PARTITIONS MEMORY_BYTES SECONDS JOIN_ROW_LIMIT`` does it for the
+batch that is logged and not published; nothing else may run batches meanwhile.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tempfile import TemporaryFile
 
 import orjson
 
-from engine.plan_log import PlanLog
-from engine.planning.offsets import Offset, PassedOver, Span
-from engine.recovery.checkpoint import read_offset, rewrite_offset
-from engine.recovery.isolation_log import pending_batch
-from engine.spark.worker_memory import limit_memory
-from operators import failure_isolation
-from sources.core.storage import Storage
+from braid.engine.plan_log import PlanLog
+from braid.engine.planning.offsets import Offset, PassedOver, Span
+from braid.engine.recovery.checkpoint import read_offset, rewrite_offset
+from braid.engine.recovery.isolation_log import pending_batch
+from braid.engine.spark.worker_memory import limit_memory
+from braid.operators import failure_isolation
+from braid.sources.core.storage import Storage
 
 POLL_SECONDS = 0.02
 # more culprits in one batch are not looked for: then something else is wrong
@@ -222,9 +222,9 @@ class RunApart:
 
 def run_batch(storage: Storage, start: Offset, end: Offset, partitions: Sequence[int], join_row_limit: int) -> None:
     """Run a batch up to what would be published, source tasks and partitions one after the other."""
-    from engine.partition_task import PartitionTasks
-    from engine.source_task import SourceTasks
-    from engine.wire import to_batch
+    from braid.engine.partition_task import PartitionTasks
+    from braid.engine.source_task import SourceTasks
+    from braid.engine.wire import to_batch
 
     rows = list(SourceTasks(storage, PlanLog(storage), list(partitions)).run(start, end, 0, 1))
     partition_tasks = PartitionTasks(storage, PlanLog(storage), partitions, join_row_limit)
@@ -234,7 +234,7 @@ def run_batch(storage: Storage, start: Offset, end: Offset, partitions: Sequence
 
 def main(arguments: Sequence[str]) -> int:
     """Isolate what the pending batch cannot be run with, and say so on standard output."""
-    from operators import kernels
+    from braid.operators import kernels
 
     data_dir, partitions, memory_bytes, seconds, join_row_limit = arguments
     storage = Storage(data_dir)

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from engine.data_layout import BATCHES
-from engine.recovery.checkpoint import newest_offset
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.engine.recovery.checkpoint import newest_offset
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 ATTEMPTS = "attempts.json"
 OUTLASTED = "outlasted.json"

@@ -12,9 +12,9 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from engine.spark.executors import Registered, read_wanted, write_registered
-from engine.spark.masters import has_executors
-from sources.core.storage import Storage
+from braid.engine.spark.executors import Registered, read_wanted, write_registered
+from braid.engine.spark.masters import has_executors
+from braid.sources.core.storage import Storage
 
 LOOK_SECONDS = 1.0
 _DRIVER = "driver"

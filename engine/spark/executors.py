@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from sources.core.storage import Storage
+from braid.sources.core.storage import Storage
 
 WANTED = "executors.json"
 REGISTERED = "registered.json"

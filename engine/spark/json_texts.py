@@ -1,6 +1,6 @@
 """Tuples as JSON objects, one text each, formed column by column: there may be millions.
 
-Values look as they do in result rows (:mod:`router.row_text`); numbers of streams are finite.
+Values look as they do in result rows (:mod:`braid.router.row_text`); numbers of streams are finite.
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ import re
 import shutil
 from pathlib import Path
 
+import braid
+
 TASK_ATTEMPTS = 4
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 _LOCAL_RETRIED = re.compile(r"local\[(\*|\d+),\d+\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _SPARK_FOLDERS = ("bin", "conf", "jars")
-_PROJECT = Path(__file__).resolve().parents[2]
+_PROJECT = Path(braid.__file__).parents[1]
 
 
 def cores_of(master: str) -> int | None:

@@ -1,7 +1,7 @@
-"""Do once after installing what starts would do else, again and again: ``python -m engine.spark.prepare``.
+"""Do once after installing what starts would do else, again and again: ``python -m braid.engine.spark.prepare``.
 
 The kernels are compiled into numba's cache, and the classes that Spark's JVM loads until a job has warmed up are
-archived (:mod:`engine.spark.class_archive`). Where neither was done, starts take longer, and that is all.
+archived (:mod:`braid.engine.spark.class_archive`). Where neither was done, starts take longer, and that is all.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from engine.data_layout import BATCHES, WARM_UP_BATCHES
-from engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
-from engine.sink import RouterSink
-from engine.spark import class_archive
-from engine.spark.spark_conf import DRIVER_OPTIONS
-from operators import kernels
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES, WARM_UP_BATCHES
+from braid.engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
+from braid.engine.sink import RouterSink
+from braid.engine.spark import class_archive
+from braid.engine.spark.spark_conf import DRIVER_OPTIONS
+from braid.operators import kernels
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 WARM_UP_SECONDS = 300.0
 EXIT_SECONDS = 120.0

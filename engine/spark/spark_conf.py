@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from engine.spark.masters import cores_of, is_one_machine, options_of
-from sources.core.errors import NotAllowed
+from braid.engine.spark.masters import cores_of, is_one_machine, options_of
+from braid.sources.core.errors import NotAllowed
 
 CLUSTER_SLOTS = 8
 """The number of tasks at once that is taken for a cluster whose size the configuration does not say."""
@@ -56,7 +56,7 @@ SUGGESTED = {f"spark.executorEnv.{name}": value for name, value in KEPT_MEMORY.i
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stopTimeout": "5000",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    "spark.python.daemon.module": "engine.spark.task_daemon",
+    "spark.python.daemon.module": "braid.engine.spark.task_daemon",
     "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "120",
     "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
 }

@@ -1,7 +1,8 @@
 """The memory of Spark's Python workers: how much each may take, and what is kept out of garbage collections.
 
 A worker that would take more than its limit gets a MemoryError, or ends: the machine and the processes of others do
-not. The batch runs again then, and in the end without the query that takes so much (:mod:`engine.recovery.isolation`).
+not. The batch runs again then, and in the end without the query that takes so much
+(:mod:`braid.engine.recovery.isolation`).
 
 PySpark's workers collect garbage after every task (``pyspark/daemon.py``), and a collection looks at every object that
 could be part of a cycle: with numba, numpy and pandas loaded that is a tenth of a second of a core, several times a

@@ -1,7 +1,7 @@
 """Queries that are added up each alone, in source tasks: where they have little in common, nothing is shared in cells.
 
-What they share is what their conditions, keys and measures have in common (:mod:`operators.predicates.bitmaps`). A
-query's bitmap then says which tuples are added to its own entries, one for each slice and key.
+What they share is what their conditions, keys and measures have in common (:mod:`braid.operators.predicates.bitmaps`).
+A query's bitmap then says which tuples are added to its own entries, one for each slice and key.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from operators.aggregation.alone_entries import EntryLayout, RunEntries
-from operators.aggregation.shared_aggregation import aggregation_of, sliding_window, with_components
-from operators.live_queries import LiveQuery
-from operators.predicates.bitmaps import Bitmap
-from operators.predicates.conditions import Conditions
-from operators.predicates.index import PredicateIndex
-from operators.query_parts import Measure
-from operators.state.query_runs import QueryRuns
-from operators.state.sliced_tuples import SlicedTuples
+from braid.operators.aggregation.alone_entries import EntryLayout, RunEntries
+from braid.operators.aggregation.shared_aggregation import aggregation_of, sliding_window, with_components
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.bitmaps import Bitmap
+from braid.operators.predicates.conditions import Conditions
+from braid.operators.predicates.index import PredicateIndex
+from braid.operators.query_parts import Measure
+from braid.operators.state.query_runs import QueryRuns
+from braid.operators.state.sliced_tuples import SlicedTuples
 
 T = TypeVar("T", bound=Hashable)
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Numbers, Places
-from operators.predicates.query_set import Bools, Words
-from operators.query_parts import Measure
-from operators.state.components import COUNT_NAME, Component, Encoded, components_of, count_name
-from operators.state.sliced_tuples import SlicedTuples
-from operators.state.totals import add_up, empty, new_totals
-from operators.windows import Window
+from braid.operators import kernels
+from braid.operators.arrays import Numbers, Places
+from braid.operators.predicates.query_set import Bools, Words
+from braid.operators.query_parts import Measure
+from braid.operators.state.components import COUNT_NAME, Component, Encoded, components_of, count_name
+from braid.operators.state.sliced_tuples import SlicedTuples
+from braid.operators.state.totals import add_up, empty, new_totals
+from braid.operators.windows import Window
 
 # entries of a query are numbered first where they could be so many times as many as its tuples
 _SPARSE = 16

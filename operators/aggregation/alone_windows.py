@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Numbers, Places
-from operators.predicates.query_set import Bools
-from operators.query_parts import Measure
-from operators.state import components
-from operators.state.components import COUNT_NAME, Component, component_named, names_of
-from operators.state.keys import unite_keys
-from operators.state.merging import coalesced, common_ranks
-from operators.state.query_runs import QueryRuns
-from operators.state.totals import empty, merge_into
-from operators.windowing.slicing import NeededEdges
+from braid.operators import kernels
+from braid.operators.arrays import Numbers, Places
+from braid.operators.predicates.query_set import Bools
+from braid.operators.query_parts import Measure
+from braid.operators.state import components
+from braid.operators.state.components import COUNT_NAME, Component, component_named, names_of
+from braid.operators.state.keys import unite_keys
+from braid.operators.state.merging import coalesced, common_ranks
+from braid.operators.state.query_runs import QueryRuns
+from braid.operators.state.totals import empty, merge_into
+from braid.operators.windowing.slicing import NeededEdges
 
 # so many entries at once
 _MAX_ENTRIES = 1 << 23

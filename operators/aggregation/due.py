@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.aggregation.shared_aggregation import by_window
-from operators.aggregation.space_queries import Places, Predicates, SpaceQueries, by_space
-from operators.live_queries import LiveQuery
-from operators.predicates.space_key import SpaceKey
-from operators.windowing.slicing import Times, due_windows, with_ends_in
+from braid.operators.aggregation.shared_aggregation import by_window
+from braid.operators.aggregation.space_queries import Places, Predicates, SpaceQueries, by_space
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.windowing.slicing import Times, due_windows, with_ends_in
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.aggregation.due import WindowsToFire
-from operators.aggregation.space_queries import Places
-from operators.arrays import Numbers
-from operators.state.bucket import Bucket
-from operators.state.components import component_named
-from operators.state.merging import Renumbered, numbers_of
-from operators.state.totals import merge_into
-from operators.windowing.slicing import Times
+from braid.operators import kernels
+from braid.operators.aggregation.due import WindowsToFire
+from braid.operators.aggregation.space_queries import Places
+from braid.operators.arrays import Numbers
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import component_named
+from braid.operators.state.merging import Renumbered, numbers_of
+from braid.operators.state.totals import merge_into
+from braid.operators.windowing.slicing import Times
 
 # measured (µs): to begin with windows that end together, to add an entry to a window, to reduce an address
 _ENDING_US, _ENTRY_US, _ADDRESS_US = 100.0, 0.02, 0.03

@@ -17,22 +17,29 @@ from typing import Any
 
 import numpy as np
 
-from operators.aggregation import alone_windows
-from operators.aggregation.due import Due, WindowedQueries, WindowsToFire, due_by_space
-from operators.aggregation.due_slices import DueSlices
-from operators.aggregation.slice_tree import stretches
-from operators.aggregation.space_queries import Predicates
-from operators.arrays import Numbers
-from operators.joins.keys import InputKeys
-from operators.predicates.query_set import Bools
-from operators.predicates.space_key import ALONE, SpaceKey
-from operators.query_parts import Measure
-from operators.state.bucket import Bucket
-from operators.state.components import COUNT_NAME, component_named, names_of
-from operators.state.merging import DENSE_ENTRIES, Renumbered, common_keys, common_ranks, component_names
-from operators.state.query_runs import Partials, QueryRuns
-from operators.state.totals import empty
-from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Reductions, WindowContents, counts_distinct
+from braid.operators.aggregation import alone_windows
+from braid.operators.aggregation.due import Due, WindowedQueries, WindowsToFire, due_by_space
+from braid.operators.aggregation.due_slices import DueSlices
+from braid.operators.aggregation.slice_tree import stretches
+from braid.operators.aggregation.space_queries import Predicates
+from braid.operators.arrays import Numbers
+from braid.operators.joins.keys import InputKeys
+from braid.operators.predicates.query_set import Bools
+from braid.operators.predicates.space_key import ALONE, SpaceKey
+from braid.operators.query_parts import Measure
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import COUNT_NAME, component_named, names_of
+from braid.operators.state.merging import DENSE_ENTRIES, Renumbered, common_keys, common_ranks, component_names
+from braid.operators.state.query_runs import Partials, QueryRuns
+from braid.operators.state.totals import empty
+from braid.operators.windowing.fired_rows import (
+    DistinctCounts,
+    Fired,
+    FiredRows,
+    Reductions,
+    WindowContents,
+    counts_distinct,
+)
 
 # so many numbers of (queries, keys) at once
 _MAX_AT_ONCE = 1 << 22

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from operators.aggregation.partition import AggregationPartition
-from operators.aggregation.shared_aggregation import distinct_operator
-from operators.aggregation.source import AggregationSource
-from operators.operator import OperatorKind
-from operators.predicates.analysis import analyse
-from operators.predicates.space_key import SpaceKey
-from operators.queries import Aggregation
-from operators.query_parts import AGGREGATION
-from operators.state.components import COUNT_DISTINCT
-from operators.tuple_bytes import aggregation_bytes
-from operators.windowing.reading import WindowReader
+from braid.operators.aggregation.partition import AggregationPartition
+from braid.operators.aggregation.shared_aggregation import distinct_operator
+from braid.operators.aggregation.source import AggregationSource
+from braid.operators.operator import OperatorKind
+from braid.operators.predicates.analysis import analyse
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import AGGREGATION
+from braid.operators.state.components import COUNT_DISTINCT
+from braid.operators.tuple_bytes import aggregation_bytes
+from braid.operators.windowing.reading import WindowReader
 
 
 def operator_of(query: Aggregation) -> str:

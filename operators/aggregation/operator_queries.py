@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from operators.aggregation.due import WindowedQueries
-from operators.aggregation.shared_aggregation import by_window, distinct_arguments, distinct_operator, sliding_window
-from operators.aggregation.space_queries import Predicates
-from operators.expressions import Expression
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.predicates.cells import LineCells
-from operators.predicates.space_key import SpaceKey
-from operators.windowing.early_rows import is_changelog, is_early
-from operators.windows import Window
+from braid.operators.aggregation.due import WindowedQueries
+from braid.operators.aggregation.shared_aggregation import (
+    by_window,
+    distinct_arguments,
+    distinct_operator,
+    sliding_window,
+)
+from braid.operators.aggregation.space_queries import Predicates
+from braid.operators.expressions import Expression
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.predicates.cells import LineCells
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.windowing.early_rows import is_changelog, is_early
+from braid.operators.windows import Window
 
 
 @dataclass(frozen=True)

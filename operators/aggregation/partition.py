@@ -6,22 +6,22 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from operators.aggregation import alone_windows
-from operators.aggregation.firing import fire
-from operators.aggregation.operator_queries import OperatorQueries, line_cells, operators_of, with_distinct
-from operators.aggregation.shared_aggregation import distinct_operator
-from operators.live_queries import LiveQueries
-from operators.operator import FiringBatch, Held, Mask, Predicates, Reached
-from operators.predicates.space_key import ALONE
-from operators.query_parts import AGGREGATION
-from operators.state.bucket import Bucket
-from operators.state.merging import merge_buckets
-from operators.state.query_runs import Partials, QueryRuns
-from operators.windowing.emission import emit
-from operators.windowing.fired_block import FiredBlock
-from operators.windowing.fired_rows import Fired
-from operators.windowing.firing_limit import Ends, WindowEnds
-from operators.windowing.slicing import NeededEdges, is_needed
+from braid.operators.aggregation import alone_windows
+from braid.operators.aggregation.firing import fire
+from braid.operators.aggregation.operator_queries import OperatorQueries, line_cells, operators_of, with_distinct
+from braid.operators.aggregation.shared_aggregation import distinct_operator
+from braid.operators.live_queries import LiveQueries
+from braid.operators.operator import FiringBatch, Held, Mask, Predicates, Reached
+from braid.operators.predicates.space_key import ALONE
+from braid.operators.query_parts import AGGREGATION
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.merging import merge_buckets
+from braid.operators.state.query_runs import Partials, QueryRuns
+from braid.operators.windowing.emission import emit
+from braid.operators.windowing.fired_block import FiredBlock
+from braid.operators.windowing.fired_rows import Fired
+from braid.operators.windowing.firing_limit import Ends, WindowEnds
+from braid.operators.windowing.slicing import NeededEdges, is_needed
 
 # what it costs that windows of an operator end together, a query's window, one that counts distinct values
 # (µs, rough: the planner learns by how much they are wrong)

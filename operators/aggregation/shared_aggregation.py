@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from operators.arrays import Places
-from operators.event_times import EARLIEST
-from operators.expressions import Expression
-from operators.live_queries import LiveQuery
-from operators.predicates import query_set
-from operators.predicates.cell_space import CellSpace, LineSpace, SetSpace
-from operators.predicates.cells import Cells, SetCells
-from operators.predicates.dimension import CellLookup
-from operators.predicates.index import TupleCells
-from operators.queries import Aggregation
-from operators.query_parts import Measure
-from operators.state.bucket import Bucket
-from operators.state.components import COUNT_DISTINCT, Encoded
-from operators.state.dense_totals import DenseTotals, Entries, FinerTotals
-from operators.state.entries import cell_by_cell, query_by_query, tuples_alone
-from operators.state.sliced_tuples import SlicedTuples
-from operators.state.totals import argument_of
-from operators.windows import Window, sliding
+from braid.operators.arrays import Places
+from braid.operators.event_times import EARLIEST
+from braid.operators.expressions import Expression
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates import query_set
+from braid.operators.predicates.cell_space import CellSpace, LineSpace, SetSpace
+from braid.operators.predicates.cells import Cells, SetCells
+from braid.operators.predicates.dimension import CellLookup
+from braid.operators.predicates.index import TupleCells
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import Measure
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import COUNT_DISTINCT, Encoded
+from braid.operators.state.dense_totals import DenseTotals, Entries, FinerTotals
+from braid.operators.state.entries import cell_by_cell, query_by_query, tuples_alone
+from braid.operators.state.sliced_tuples import SlicedTuples
+from braid.operators.state.totals import argument_of
+from braid.operators.windows import Window, sliding
 
 
 def aggregation_of(live: LiveQuery) -> Aggregation:

@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Numbers
-from operators.state.components import COUNT_NAME, component_named
-from operators.state.totals import empty, merge_into
+from braid.operators import kernels
+from braid.operators.arrays import Numbers
+from braid.operators.state.components import COUNT_NAME, component_named
+from braid.operators.state.totals import empty, merge_into
 
 # a stretch has this many times as many entries as can be left of them once they are added up
 _FEWER = 4

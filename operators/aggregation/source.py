@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from operators.aggregation.alone import AloneQueries
-from operators.aggregation.shared_aggregation import (
+from braid.operators.aggregation.alone import AloneQueries
+from braid.operators.aggregation.shared_aggregation import (
     SharedAggregation,
     aggregation_of,
     changelog_times,
@@ -19,18 +19,18 @@ from operators.aggregation.shared_aggregation import (
     measures_of,
     sliding_window,
 )
-from operators.expressions import Expression, columns_of
-from operators.failure_isolation import isolate_failures
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.operator import Arrived, ChunkOutput, Input
-from operators.placement import Placement
-from operators.predicates.cell_space import CellSpace, Groups, cell_spaces
-from operators.query_parts import AGGREGATION, Measure
-from operators.report import ChunkWork, Work
-from operators.state.bucket import Bucket
-from operators.state.query_runs import Partials
-from operators.state.sliced_tuples import SlicedTuples
-from operators.windowing.slicing import PeriodicEdges, cut_slices
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.failure_isolation import isolate_failures
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.operator import Arrived, ChunkOutput, Input
+from braid.operators.placement import Placement
+from braid.operators.predicates.cell_space import CellSpace, Groups, cell_spaces
+from braid.operators.query_parts import AGGREGATION, Measure
+from braid.operators.report import ChunkWork, Work
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.query_runs import Partials
+from braid.operators.state.sliced_tuples import SlicedTuples
+from braid.operators.windowing.slicing import PeriodicEdges, cut_slices
 
 
 @dataclass(frozen=True)

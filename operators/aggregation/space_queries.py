@@ -8,15 +8,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from operators.aggregation.shared_aggregation import aggregation_of, with_components
-from operators.live_queries import LiveQuery
-from operators.predicates.analysis import Predicate
-from operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
-from operators.predicates.query_set import Bools
-from operators.predicates.range_reduction import CellRuns
-from operators.predicates.space_key import ALONE, SpaceKey
-from operators.query_parts import Measure
-from operators.state.bucket import Bucket
+from braid.operators.aggregation.shared_aggregation import aggregation_of, with_components
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.analysis import Predicate
+from braid.operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
+from braid.operators.predicates.query_set import Bools
+from braid.operators.predicates.range_reduction import CellRuns
+from braid.operators.predicates.space_key import ALONE, SpaceKey
+from braid.operators.query_parts import Measure
+from braid.operators.state.bucket import Bucket
 
 Predicates = Callable[[LiveQuery], Predicate]
 Places = npt.NDArray[np.int64]

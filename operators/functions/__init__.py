@@ -1,24 +1,24 @@
-"""The registry of scalar functions: what a :class:`operators.expressions.Call` may name.
+"""The registry of scalar functions: what a :class:`braid.operators.expressions.Call` may name.
 
-``call("<", column, literal)`` gives the typed call, or NotAllowed; :mod:`operators.evaluation` computes it.
+``call("<", column, literal)`` gives the typed call, or NotAllowed; :mod:`braid.operators.evaluation` computes it.
 """
 
 from __future__ import annotations
 
-from operators.expressions import Expression
-from operators.functions.arithmetic import ARITHMETIC
-from operators.functions.casts import CASTS
-from operators.functions.characters import CHARACTERS
-from operators.functions.comparison import COMPARISON
-from operators.functions.differences import DIFFERENCES
-from operators.functions.digests import DIGESTS
-from operators.functions.formats import FORMATS
-from operators.functions.logic import LOGIC
-from operators.functions.numbers import NUMBERS
-from operators.functions.regular_expressions import REGULAR_EXPRESSIONS
-from operators.functions.signature import Function
-from operators.functions.text import TEXT
-from operators.functions.time import TIME
+from braid.operators.expressions import Expression
+from braid.operators.functions.arithmetic import ARITHMETIC
+from braid.operators.functions.casts import CASTS
+from braid.operators.functions.characters import CHARACTERS
+from braid.operators.functions.comparison import COMPARISON
+from braid.operators.functions.differences import DIFFERENCES
+from braid.operators.functions.digests import DIGESTS
+from braid.operators.functions.formats import FORMATS
+from braid.operators.functions.logic import LOGIC
+from braid.operators.functions.numbers import NUMBERS
+from braid.operators.functions.regular_expressions import REGULAR_EXPRESSIONS
+from braid.operators.functions.signature import Function
+from braid.operators.functions.text import TEXT
+from braid.operators.functions.time import TIME
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators import kernels
-from operators.expressions import Call, Expression
-from operators.functions.casts import EXACT, fit_decimal
-from operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, as_decimal, coerce
-from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel
-from sources.core.schema import BIGINT, DOUBLE, NULL, ColumnType
+from braid.operators import kernels
+from braid.operators.expressions import Call, Expression
+from braid.operators.functions.casts import EXACT, fit_decimal
+from braid.operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, as_decimal, coerce
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel
+from braid.sources.core.schema import BIGINT, DOUBLE, NULL, ColumnType
 
 _UNCHECKED = {"+": kernel.add, "-": kernel.subtract, "*": kernel.multiply}
 _CHECKED = {"+": kernel.add_checked, "-": kernel.subtract_checked, "*": kernel.multiply_checked}

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression
-from operators.functions.coercion import INT_RANGE, describe, integer_type, parse_date, parse_timestamp
-from operators.functions.signature import Arguments, Datum, Function, as_type, by_distinct, by_row, kernel
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, INT, ColumnType
+from braid.operators.expressions import Call, Expression
+from braid.operators.functions.coercion import INT_RANGE, describe, integer_type, parse_date, parse_timestamp
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_distinct, by_row, kernel
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, INT, ColumnType
 
 EXACT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
 _NUMBERS = {"INT", "BIGINT", "DOUBLE", "DECIMAL"}

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.signature import Arguments, Datum, Function, by_distinct, by_row, constant, kernel, typed
-from operators.functions.sql_text import sql_text
-from operators.functions.text import LONGEST_PADDED
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, VARCHAR
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.signature import Arguments, Datum, Function, by_distinct, by_row, constant, kernel, typed
+from braid.operators.functions.sql_text import sql_text
+from braid.operators.functions.text import LONGEST_PADDED
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, VARCHAR
 
 # halves of characters in UTF-16, and no characters themselves
 _SURROGATES = range(0xD800, 0xE000)

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from decimal import Context, Decimal
 
-from operators.expressions import Call, Expression, Literal, Value
-from operators.functions.sql_text import sql_text
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from braid.operators.expressions import Call, Expression, Literal, Value
+from braid.operators.functions.sql_text import sql_text
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 
 INT_RANGE = (-(2**31), 2**31 - 1)
 BIGINT_RANGE = (-(2**63), 2**63 - 1)

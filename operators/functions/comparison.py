@@ -7,11 +7,11 @@ from decimal import ROUND_FLOOR, Decimal
 
 import pyarrow as pa
 
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions.coercion import UNTYPED_NULL, common_type, describe, integer_type, unify, widest
-from operators.functions.signature import Arguments, Datum, Function, as_type, kernel
-from sources.core.errors import NotAllowed
-from sources.core.schema import BOOLEAN, NULL, VARCHAR
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions.coercion import UNTYPED_NULL, common_type, describe, integer_type, unify, widest
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, kernel
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BOOLEAN, NULL, VARCHAR
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _KERNELS = {

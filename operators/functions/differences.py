@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
-from operators.functions.sql_text import sql_text
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
+from braid.operators.functions.sql_text import sql_text
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
 
 _DAY = 86_400_000_000
 _MICROSECONDS = {

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from operators.expressions import Call
-from operators.functions.signature import Datum, Function, by_distinct, typed
-from sources.core.schema import VARCHAR
+from braid.operators.expressions import Call
+from braid.operators.functions.signature import Datum, Function, by_distinct, typed
+from braid.sources.core.schema import VARCHAR
 
 _DIGESTS: dict[str, Callable[[bytes], str]] = {
     "md5": lambda data: hashlib.md5(data, usedforsecurity=False).hexdigest(),

@@ -12,12 +12,12 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.signature import Arguments, Datum, Function, constant, kernel, typed
-from operators.functions.sql_text import sql_text
-from operators.functions.time import FIELDS, day_name, month_name
-from sources.core.errors import NotAllowed
-from sources.core.schema import TIMESTAMP, VARCHAR
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.signature import Arguments, Datum, Function, constant, kernel, typed
+from braid.operators.functions.sql_text import sql_text
+from braid.operators.functions.time import FIELDS, day_name, month_name
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import TIMESTAMP, VARCHAR
 
 _LONGEST_FORMAT = 100
 # what is written for a character of a format at most: %B may be September

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.coercion import UNTYPED_NULL, common_type, describe, unify, widest
-from operators.functions.comparison import compared
-from operators.functions.signature import Arguments, Datum, Function, as_type, is_true, kernel, typed
-from sources.core.errors import NotAllowed
-from sources.core.schema import BOOLEAN, NULL
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.coercion import UNTYPED_NULL, common_type, describe, unify, widest
+from braid.operators.functions.comparison import compared
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, is_true, kernel, typed
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BOOLEAN, NULL
 
 
 def _bind_connective(function: Function, arguments: Arguments) -> Expression:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.arithmetic import ARITHMETIC
-from operators.functions.casts import fit_decimal
-from operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, coerce
-from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel, typed
-from operators.functions.sql_text import sql_text
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.arithmetic import ARITHMETIC
+from braid.operators.functions.casts import fit_decimal
+from braid.operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, coerce
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel, typed
+from braid.operators.functions.sql_text import sql_text
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
 
 _MAX_DIGITS = 300
 # Arrow's powers of ten are exact up to here

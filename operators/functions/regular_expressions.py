@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.signature import Arguments, Datum, Function, as_type, constant, kernel
-from operators.functions.sql_text import sql_text
-from sources.core.errors import NotAllowed
-from sources.core.schema import BOOLEAN, INT, NULL, VARCHAR
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, constant, kernel
+from braid.operators.functions.sql_text import sql_text
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BOOLEAN, INT, NULL, VARCHAR
 
 # a compiled pattern grows with both
 _LONGEST_PATTERN, _MAX_REPETITIONS = 1000, 200

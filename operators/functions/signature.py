@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute
 
-from operators.expressions import Call, Expression
-from operators.functions.coercion import coerce, describe
-from sources.core.decimals import nearest_doubles
-from sources.core.errors import NotAllowed
-from sources.core.schema import NULL, ColumnType
+from braid.operators.expressions import Call, Expression
+from braid.operators.functions.coercion import coerce, describe
+from braid.sources.core.decimals import nearest_doubles
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import NULL, ColumnType
 
 # Any, because the stubs of pyarrow.compute know no "array or scalar"
 Datum: TypeAlias = Any

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from operators.expressions import Call, Column, Expression, Literal
-from sources.core.schema import BIGINT, TIMESTAMP
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.sources.core.schema import BIGINT, TIMESTAMP
 
 # how strongly operators bind, from the weakest
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN, _OPERAND = range(8)

@@ -12,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.casts import cast_to
-from operators.functions.coercion import coerce
-from operators.functions.signature import (
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.casts import cast_to
+from braid.operators.functions.coercion import coerce
+from braid.operators.functions.signature import (
     Arguments,
     Datum,
     Function,
@@ -26,9 +26,9 @@ from operators.functions.signature import (
     rows_of,
     typed,
 )
-from operators.functions.sql_text import sql_text
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, BOOLEAN, NULL, VARCHAR
+from braid.operators.functions.sql_text import sql_text
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, BOOLEAN, NULL, VARCHAR
 
 LONGEST_PADDED = 1000
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.signature import Datum, as_type, constant, kernel, rows_of
-from sources.core.errors import TooLarge
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.signature import Datum, as_type, constant, kernel, rows_of
+from braid.sources.core.errors import TooLarge
 
 # twice what is added up at once (`BYTES_AT_ONCE` in source_task.py)
 MAX_BYTES = 1 << 29

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.arithmetic import ARITHMETIC
-from operators.functions.casts import cast_to
-from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
-from operators.functions.sql_text import sql_text
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.arithmetic import ARITHMETIC
+from braid.operators.functions.casts import cast_to
+from braid.operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
+from braid.operators.functions.sql_text import sql_text
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR
 
 _ADD = next(f for f in ARITHMETIC if f.name == "+")
 # RFC 3339 and Python's datetime have the years 1 to 9999

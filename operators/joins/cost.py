@@ -23,7 +23,7 @@ import networkx as nx
 
 
 class Joined(Protocol):
-    """What is known of a relation: :class:`operators.joins.matches.relations.Relation`, or an estimate of one."""
+    """What is known of a relation: :class:`braid.operators.joins.matches.relations.Relation`, or an estimate of one."""
 
     @property
     def rows(self) -> float:

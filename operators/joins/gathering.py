@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Numbers, Places, plain_numbers
-from sources.core.columns import one_array
+from braid.operators import kernels
+from braid.operators.arrays import Numbers, Places, plain_numbers
+from braid.sources.core.columns import one_array
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 

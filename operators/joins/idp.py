@@ -2,7 +2,7 @@
 
 The nodes of a join graph are relations; an edge is between those that may be joined with each other directly. Plans are
 left-deep, an order in which each relation is joined with all that come before it: that is what
-:mod:`operators.joins.matches.relations` carries out, so bushy ones are not looked at.
+:mod:`braid.operators.joins.matches.relations` carries out, so bushy ones are not looked at.
 
 Each iteration finds the cheapest plan of every set of ``block_size`` relations from those of the smaller sets (dynamic
 programming), chooses the set whose plan costs least, and replaces it by a compound relation, of which the next

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.event_times import EARLIEST
+from braid.operators.event_times import EARLIEST
 
 _MARK = " split "
 _MARKED = re.compile(f"{_MARK}[0-9]+$")

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.joins.matches.relations import Rows
-from operators.predicates.query_set import Bools
-from operators.state.keys import Codes, encode_column, unite_keys
-from sources.core.columns import one_array
+from braid.operators.joins.matches.relations import Rows
+from braid.operators.predicates.query_set import Bools
+from braid.operators.state.keys import Codes, encode_column, unite_keys
+from braid.sources.core.columns import one_array
 
 
 @dataclass(frozen=True)

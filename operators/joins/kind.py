@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from operators.joins.partition import JoinPartition
-from operators.joins.parts import attributes_of, operators_of
-from operators.joins.query import Join
-from operators.joins.reading import JoinReader
-from operators.joins.source import JoinSource
-from operators.operator import OperatorKind
-from operators.predicates.analysis import analyse
-from operators.query_parts import JOIN
-from operators.tuple_bytes import bytes_a_tuple, bytes_again
+from braid.operators.joins.partition import JoinPartition
+from braid.operators.joins.parts import attributes_of, operators_of
+from braid.operators.joins.query import Join
+from braid.operators.joins.reading import JoinReader
+from braid.operators.joins.source import JoinSource
+from braid.operators.operator import OperatorKind
+from braid.operators.predicates.analysis import analyse
+from braid.operators.query_parts import JOIN
+from braid.operators.tuple_bytes import bytes_a_tuple, bytes_again
 
 
 def operator_of(query: Join) -> str:

@@ -4,7 +4,7 @@ Where each relation is compared with one that comes before it, rows are counted 
 follows the sizes of the relations: any such order will do, and small ones first do best. Otherwise combinations are
 formed, and the order decides how many there are in between. It is the one that costs least of all left-deep orders, by
 estimates from the window's own rows, so nothing has to be carried over when it changes from one window to the next.
-Where very many orders come into question it is found in blocks (:mod:`operators.joins.idp`).
+Where very many orders come into question it is found in blocks (:mod:`braid.operators.joins.idp`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import networkx as nx
 
-from operators.joins.cost import JoinCost, Joined, join_graph
-from operators.joins.idp import SharedBy, idp, unshared
+from braid.operators.joins.cost import JoinCost, Joined, join_graph
+from braid.operators.joins.idp import SharedBy, idp, unshared
 
 MAX_EXHAUSTIVE = 7
 """All orders of so many relations are looked at: two milliseconds at most."""

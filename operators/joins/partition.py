@@ -8,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from operators.aggregation.operator_queries import OperatorQueries
-from operators.aggregation.partition import merge_slices, needed_slices
-from operators.event_times import EARLIEST
-from operators.failure_isolation import isolate_failures
-from operators.joins.matches.fire import fire_joins
-from operators.joins.matches.firing import JoinOperator, join_operators
-from operators.joins.matches.late_rows import JoinedRows
-from operators.joins.session_joins import open_tuples
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.operator import FiringBatch, Held, Mask, Predicates, Reached, ResultBlock
-from operators.query_parts import JOIN
-from operators.state.bucket import Bucket
-from operators.state.bucket_store import RESULTS, put_join_block
-from operators.state.tuple_bucket import TupleBucket
-from operators.windowing.fired_block import FiredBlock, block_entry
-from operators.windowing.fired_rows import Fired
-from operators.windowing.firing_limit import Ends, WindowEnds
-from operators.windowing.slicing import is_needed
-from sources.core.storage import Storage
+from braid.operators.aggregation.operator_queries import OperatorQueries
+from braid.operators.aggregation.partition import merge_slices, needed_slices
+from braid.operators.event_times import EARLIEST
+from braid.operators.failure_isolation import isolate_failures
+from braid.operators.joins.matches.fire import fire_joins
+from braid.operators.joins.matches.firing import JoinOperator, join_operators
+from braid.operators.joins.matches.late_rows import JoinedRows
+from braid.operators.joins.session_joins import open_tuples
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.operator import FiringBatch, Held, Mask, Predicates, Reached, ResultBlock
+from braid.operators.query_parts import JOIN
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.bucket_store import RESULTS, put_join_block
+from braid.operators.state.tuple_bucket import TupleBucket
+from braid.operators.windowing.fired_block import FiredBlock, block_entry
+from braid.operators.windowing.fired_rows import Fired
+from braid.operators.windowing.firing_limit import Ends, WindowEnds
+from braid.operators.windowing.slicing import is_needed
+from braid.sources.core.storage import Storage
 
 # what a query's window costs when it ends (µs, rough: the planner learns by how much it is wrong)
 _JOINED_US = 1000.0

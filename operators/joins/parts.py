@@ -8,23 +8,23 @@ combination (see :func:`spread_by`). Inputs that lack these go to all partitions
 union (thesis 5.6.2). Where there are no such attributes, or GROUP BY brings any keys together again, all of the join
 goes to one partition.
 
-Where rows are formed in partitions, what a few keys have may be split among these (:mod:`operators.joins.key_splits`):
-the parts for windows of another split have operators of their own.
+Where rows are formed in partitions, what a few keys have may be split among these
+(:mod:`braid.operators.joins.key_splits`): the parts for windows of another split have operators of their own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from operators.event_times import EARLIEST, LATEST
-from operators.expressions import Call, Column, Expression, columns_of
-from operators.joins.key_splits import NOT_SPLIT, KeySplit, KeySplits
-from operators.joins.query import Join, JoinInput
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.placement import Placement
-from operators.queries import Aggregation
-from operators.query_parts import JOIN, Measure
-from operators.state.components import COUNT_DISTINCT
+from braid.operators.event_times import EARLIEST, LATEST
+from braid.operators.expressions import Call, Column, Expression, columns_of
+from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit, KeySplits
+from braid.operators.joins.query import Join, JoinInput
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.placement import Placement
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import JOIN, Measure
+from braid.operators.state.components import COUNT_DISTINCT
 
 SALT = "join"
 """What the keys of joins are hashed with to find their partitions."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from operators import expressions
-from operators.evaluation import is_null_for_nulls
-from operators.expressions import Expression, columns_of
-from operators.lookup.lookups import Lookup, input_id
-from operators.query_parts import (
+from braid.operators import expressions
+from braid.operators.evaluation import is_null_for_nulls
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.lookup.lookups import Lookup, input_id
+from braid.operators.query_parts import (
     JOIN,
     Measure,
     Output,
@@ -19,7 +19,7 @@ from operators.query_parts import (
     where_from_json,
     where_json,
 )
-from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Join:
     ``Measure.name``; in both cases they include ``window_start`` and ``window_end``.
 
     Inputs are joined in the order that costs least, or, where it is not ``is_reordered``, as they are written
-    (:mod:`operators.joins.order`).
+    (:mod:`braid.operators.joins.order`).
     """
 
     inputs: tuple[JoinInput, ...]

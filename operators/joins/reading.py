@@ -7,10 +7,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from operators.block_files import BlockFiles, BlockPart, check_count, lost
-from operators.joins.matches.all_pairs import AllPairs
-from operators.joins.matches.block import JoinBlock
-from operators.joins.matches.rows import (
+from braid.operators.block_files import BlockFiles, BlockPart, check_count, lost
+from braid.operators.joins.matches.all_pairs import AllPairs
+from braid.operators.joins.matches.block import JoinBlock
+from braid.operators.joins.matches.rows import (
     JoinIndex,
     all_pairs,
     form_rows,
@@ -21,17 +21,17 @@ from operators.joins.matches.rows import (
     what_is_indexed,
     windows_of_slot,
 )
-from operators.joins.query import Join
-from operators.operator import Reached
-from operators.result_rows import compute_outputs, empty_rows
-from operators.windowing.reading import WindowReader, greatest
-from sources.core.least_recently_used import LeastRecentlyUsed
+from braid.operators.joins.query import Join
+from braid.operators.operator import Reached
+from braid.operators.result_rows import compute_outputs, empty_rows
+from braid.operators.windowing.reading import WindowReader, greatest
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
 
 INDEX_BYTES = 64 << 20
 
 
 class JoinReader:
-    """Reads blocks of :class:`operators.joins.matches.block.JoinBlock`; :mod:`.matches.rows` forms their rows."""
+    """Reads blocks of :class:`braid.operators.joins.matches.block.JoinBlock`; :mod:`.matches.rows` forms their rows."""
 
     def __init__(self, files: BlockFiles) -> None:
         self._files = files
@@ -49,7 +49,7 @@ class JoinReader:
         count: int,
         most_bytes: int | None,
     ) -> pa.Table:
-        """Return rows of a query in one batch, see :class:`operators.operator.RowReader`."""
+        """Return rows of a query in one batch, see :class:`braid.operators.operator.RowReader`."""
         if not query.is_formed_late:
             return self._windows.rows(query, slot, active_from, parts, start, count, most_bytes)
         paths = [part.path for part in parts]

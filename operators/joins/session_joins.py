@@ -17,22 +17,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import kernels
-from operators.expressions import typed_columns_of
-from operators.joins.keys import InputKeys, number_keys
-from operators.joins.matches.firing import JoinOperator, beyond_combinations
-from operators.joins.matches.formed_rows import MAX_FORMED, EvaluationFailed, rows_or_groups
-from operators.joins.matches.partners import Places, pieces
-from operators.joins.matches.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
-from operators.joins.parts import Part, columns_for_rows, join_of
-from operators.live_queries import LiveQuery
-from operators.query_parts import WINDOW_END, WINDOW_START
-from operators.sessions.sessions import chain, gap_of
-from operators.state.tuple_bucket import TupleBucket
-from operators.tuples import Tuples
-from operators.windowing.fired_rows import Fired
-from operators.windowing.window_rows import WindowRows
-from sources.core.columns import arrays_of
+from braid.operators import kernels
+from braid.operators.expressions import typed_columns_of
+from braid.operators.joins.keys import InputKeys, number_keys
+from braid.operators.joins.matches.firing import JoinOperator, beyond_combinations
+from braid.operators.joins.matches.formed_rows import MAX_FORMED, EvaluationFailed, rows_or_groups
+from braid.operators.joins.matches.partners import Places, pieces
+from braid.operators.joins.matches.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
+from braid.operators.joins.parts import Part, columns_for_rows, join_of
+from braid.operators.live_queries import LiveQuery
+from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.operators.sessions.sessions import chain, gap_of
+from braid.operators.state.tuple_bucket import TupleBucket
+from braid.operators.tuples import Tuples
+from braid.operators.windowing.fired_rows import Fired
+from braid.operators.windowing.window_rows import WindowRows
+from braid.sources.core.columns import arrays_of
 
 Times = npt.NDArray[np.int64]
 
@@ -130,7 +130,7 @@ def open_tuples(
 def _number(
     operator: JoinOperator, tuples: Mapping[str, Sequence[TupleBucket]], is_outer: Sequence[bool] | None
 ) -> list[InputKeys]:
-    """Number the keys of all inputs together, see :func:`operators.joins.keys.number_keys`."""
+    """Number the keys of all inputs together, see :func:`braid.operators.joins.keys.number_keys`."""
     parts = operator.joins[0]
     tables = [[bucket.keys for bucket in tuples.get(part.operator, ())] for part in parts]
     return number_keys([part.attributes for part in parts], is_outer, tables)

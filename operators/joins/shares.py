@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.arrays import Places
-from operators.expressions import Expression
-from operators.placement import Placement
-from operators.predicates.query_set import Bools
-from operators.state.key_groups import hash_keys, key_groups
-from operators.state.keys import encode_keys
-from operators.tuples import Tuples
-from sources.core.columns import one_array
+from braid.operators.arrays import Places
+from braid.operators.expressions import Expression
+from braid.operators.placement import Placement
+from braid.operators.predicates.query_set import Bools
+from braid.operators.state.key_groups import hash_keys, key_groups
+from braid.operators.state.keys import encode_keys
+from braid.operators.tuples import Tuples
+from braid.sources.core.columns import one_array
 
 
 @dataclass(frozen=True)

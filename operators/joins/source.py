@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.aggregation.shared_aggregation import aggregation_of, sliding_window
-from operators.aggregation.source import SourceOperator, spaces_of
-from operators.event_times import EARLIEST, LATEST
-from operators.expressions import Expression, columns_of
-from operators.failure_isolation import isolate_failures
-from operators.joins.parts import Part, columns_for_rows, columns_to_spread_by, join_of, parts_over
-from operators.joins.shares import KeyShare, shares_of
-from operators.live_queries import LiveQueries
-from operators.operator import Arrived, ChunkOutput, Input
-from operators.predicates.cell_space import assign_cells
-from operators.query_parts import Measure
-from operators.report import ChunkWork, Work, index_of
-from operators.state.bucket import Bucket
-from operators.state.tuple_bucket import Wanted, index_tuples
+from braid.operators.aggregation.shared_aggregation import aggregation_of, sliding_window
+from braid.operators.aggregation.source import SourceOperator, spaces_of
+from braid.operators.event_times import EARLIEST, LATEST
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.failure_isolation import isolate_failures
+from braid.operators.joins.parts import Part, columns_for_rows, columns_to_spread_by, join_of, parts_over
+from braid.operators.joins.shares import KeyShare, shares_of
+from braid.operators.live_queries import LiveQueries
+from braid.operators.operator import Arrived, ChunkOutput, Input
+from braid.operators.predicates.cell_space import assign_cells
+from braid.operators.query_parts import Measure
+from braid.operators.report import ChunkWork, Work, index_of
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.tuple_bucket import Wanted, index_tuples
 
 
 @dataclass(frozen=True)

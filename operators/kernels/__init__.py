@@ -5,8 +5,8 @@ Compiled code is cached on disk; :func:`warm_up` loads it before tuples come.
 
 from collections.abc import Callable
 
-from operators.kernels import accumulation, bits, boundaries, double_double, packing, pairs, query_sets, rows
-from operators.kernels.accumulation import (
+from braid.operators.kernels import accumulation, bits, boundaries, double_double, packing, pairs, query_sets, rows
+from braid.operators.kernels.accumulation import (
     GREATEST,
     LEAST,
     SUM,
@@ -27,7 +27,7 @@ from operators.kernels.accumulation import (
     running_sums,
     set_looked_up,
 )
-from operators.kernels.bits import (
+from braid.operators.kernels.bits import (
     add_double_range,
     add_pairs_at_set,
     add_range,
@@ -44,7 +44,7 @@ from operators.kernels.bits import (
     take_found,
     take_occupied,
 )
-from operators.kernels.boundaries import (
+from braid.operators.kernels.boundaries import (
     HEAD_BYTES,
     append_cell,
     count_boundaries,
@@ -53,10 +53,10 @@ from operators.kernels.boundaries import (
     count_texts,
     look_up,
 )
-from operators.kernels.packing import add_packed, merge_packed, packed_totals, unpack
-from operators.kernels.pairs import form_pairs, match_groups, pick_pairs
-from operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
-from operators.kernels.rows import (
+from braid.operators.kernels.packing import add_packed, merge_packed, packed_totals, unpack
+from braid.operators.kernels.pairs import form_pairs, match_groups, pick_pairs
+from braid.operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
+from braid.operators.kernels.rows import (
     append_digit,
     ascends,
     expand,

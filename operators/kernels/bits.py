@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from operators.arrays import Numbers, Places
-from operators.kernels.accumulation import _merged
-from operators.kernels.double_double import Pairs, sum_of_pairs
+from braid.operators.arrays import Numbers, Places
+from braid.operators.kernels.accumulation import _merged
+from braid.operators.kernels.double_double import Pairs, sum_of_pairs
 
 _ONE = np.uint64(1)
 

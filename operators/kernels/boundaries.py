@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from operators.arrays import Numbers, Places, read_only
+from braid.operators.arrays import Numbers, Places, read_only
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

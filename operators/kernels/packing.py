@@ -1,4 +1,5 @@
-"""Counts and sums packed into one number, see :mod:`operators.state.packed_sums`: added up, taken apart and merged.
+"""Counts and sums packed into one number, see :mod:`braid.operators.state.packed_sums`: added up, taken apart and
+merged.
 
 The sum has the lowest ``bits``, the count those above; each number is added less ``least_number``.
 """
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from operators.arrays import Numbers, Places, read_only
-from operators.kernels.accumulation import shift_is_whole
-from operators.kernels.rows import extent
+from braid.operators.arrays import Numbers, Places, read_only
+from braid.operators.kernels.accumulation import shift_is_whole
+from braid.operators.kernels.rows import extent
 
 
 @njit(cache=True, nogil=True)
@@ -27,8 +28,8 @@ def add_packed(
 ) -> None:
     """Add a number and ``one_tuple`` to an entry for each tuple: its sum and, in higher bits, its count.
 
-    Entries are looked up as in :func:`operators.kernels.accumulation.place_looked_up`. What an entry has no room for
-    is lost.
+    Entries are looked up as in :func:`braid.operators.kernels.accumulation.place_looked_up`. What an entry has no room
+    for is lost.
     """
     if values.size == 0:
         return
@@ -88,7 +89,7 @@ def merge_packed(
     keys: int,
     keys_per_cell: int,
 ) -> None:
-    """Add packed sums to counts and sums, each as :func:`operators.kernels.accumulation.merge_full` does it."""
+    """Add packed sums to counts and sums, each as :func:`braid.operators.kernels.accumulation.merge_full` does it."""
     shift, is_shift = key_map[0] - first, shift_is_whole(key_map, first, keys)
     cells = cell_map.size
     for i in range(packed.size // keys_per_cell):

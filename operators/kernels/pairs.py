@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from operators.arrays import Numbers, Places
-from operators.predicates.query_set import Bools
+from braid.operators.arrays import Numbers, Places
+from braid.operators.predicates.query_set import Bools
 
 
 @njit(cache=True, nogil=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from operators.arrays import Numbers, Places
+from braid.operators.arrays import Numbers, Places
 
 # the number of the only bit of a word is found by multiplying it with a de Bruijn sequence: six bits that occur once
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)

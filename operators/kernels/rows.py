@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from operators.arrays import Numbers, Places, read_only
+from braid.operators.arrays import Numbers, Places, read_only
 
 _STRETCH = 1 << 12
 

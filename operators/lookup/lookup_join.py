@@ -16,14 +16,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import kernels
-from operators.expressions import Expression, columns_of
-from operators.joins.matches.relations import NO_ROW, picked
-from operators.lookup.lookups import Lookup
-from operators.state.keys import as_numbers, encode_keys
-from operators.tuples import Tuples
-from sources.core.columns import one_array
-from sources.core.storage import Storage, not_read_back
+from braid.operators import kernels
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.joins.matches.relations import NO_ROW, picked
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.state.keys import as_numbers, encode_keys
+from braid.operators.tuples import Tuples
+from braid.sources.core.columns import one_array
+from braid.sources.core.storage import Storage, not_read_back
 
 Numbers = npt.NDArray[np.int64]
 

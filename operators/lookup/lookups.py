@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from operators import expressions
-from operators.expressions import Expression
+from braid.operators import expressions
+from braid.operators.expressions import Expression
 
 
 @dataclass(frozen=True)

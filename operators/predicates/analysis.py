@@ -15,11 +15,11 @@ from decimal import Context, Decimal
 from functools import cached_property
 from typing import Any
 
-from operators.evaluation import evaluate
-from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of, typed_columns_of
-from operators.predicates.truth_set import EVERYTHING, NOTHING, NULL_ONLY, TruthSet, all_of, any_of
-from sources.core.decimals import WORD_DIGITS
-from sources.core.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of, typed_columns_of
+from braid.operators.predicates.truth_set import EVERYTHING, NOTHING, NULL_ONLY, TruthSet, all_of, any_of
+from braid.sources.core.decimals import WORD_DIGITS
+from braid.sources.core.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}

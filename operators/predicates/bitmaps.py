@@ -4,7 +4,7 @@ A clause is taken apart by AND, OR and NOT. What is left, its *atoms*, are compa
 :class:`Bitmaps` makes each of them once (hash-consing). Logic is three-valued: every condition has a bitmap of the
 tuples at which it is true, and one of those at which it is false; at the rest it is NULL. A clause selects the former.
 
-What the bitmaps of a chunk of tuples are is worked out by :class:`operators.predicates.conditions.Conditions`.
+What the bitmaps of a chunk of tuples are is worked out by :class:`braid.operators.predicates.conditions.Conditions`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from operators.arrays import Numbers
-from operators.expressions import Call, Column, Expression, columns_of, text_of, typed_columns_of
-from operators.predicates.analysis import COMPARISONS, NotIndexable, Predicate, keeps_values, outcomes
-from operators.predicates.dimension import Dimension
-from operators.predicates.query_set import Words
-from operators.predicates.truth_set import TruthSet
-from sources.core.decimals import WORD_DIGITS
-from sources.core.schema import VARCHAR
+from braid.operators.arrays import Numbers
+from braid.operators.expressions import Call, Column, Expression, columns_of, text_of, typed_columns_of
+from braid.operators.predicates.analysis import COMPARISONS, NotIndexable, Predicate, keeps_values, outcomes
+from braid.operators.predicates.dimension import Dimension
+from braid.operators.predicates.query_set import Words
+from braid.operators.predicates.truth_set import TruthSet
+from braid.sources.core.decimals import WORD_DIGITS
+from braid.sources.core.schema import VARCHAR
 
 if TYPE_CHECKING:
-    from operators.predicates.conditions import Conditions
+    from braid.operators.predicates.conditions import Conditions
 
 _INDEXED = ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP")
 

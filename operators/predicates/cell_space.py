@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Places
-from operators.live_queries import LiveQuery
-from operators.predicates import query_set
-from operators.predicates.cells import LineCells, SetCells
-from operators.predicates.dimension import CellLookup, Cells, Dimension
-from operators.predicates.index import PredicateIndex, TupleCells
-from operators.predicates.query_set import Bools, Words, words_for
-from operators.predicates.space_key import SpaceKey
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates import query_set
+from braid.operators.predicates.cells import LineCells, SetCells
+from braid.operators.predicates.dimension import CellLookup, Cells, Dimension
+from braid.operators.predicates.index import PredicateIndex, TupleCells
+from braid.operators.predicates.query_set import Bools, Words, words_for
+from braid.operators.predicates.space_key import SpaceKey
 
 NO_CELL = -1
 # tuples that no query of a space selects are left out beforehand where no more than this share remains

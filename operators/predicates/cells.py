@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.predicates import query_set
-from operators.predicates.query_set import Bools, Words
+from braid.operators.predicates import query_set
+from braid.operators.predicates.query_set import Bools, Words
 
 CellMap = npt.NDArray[np.int32]
 

@@ -11,15 +11,15 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Numbers, Places
-from operators.evaluation import evaluate
-from operators.expressions import Column, Expression
-from operators.predicates.bitmaps import Atom, InTruth, TextsIn, Value
-from operators.predicates.dimension import numeric
-from operators.predicates.query_set import Words
-from operators.tuples import Tuples
-from sources.core.schema import VARCHAR
+from braid.operators import kernels
+from braid.operators.arrays import Numbers, Places
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import Column, Expression
+from braid.operators.predicates.bitmaps import Atom, InTruth, TextsIn, Value
+from braid.operators.predicates.dimension import numeric
+from braid.operators.predicates.query_set import Words
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import VARCHAR
 
 _BITS = 64
 # a truth set of so many stretches is looked up, one with fewer compares with each

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import kernels
-from operators.arrays import utf8_of
-from operators.expressions import Expression
-from operators.tuples import Tuples
-from sources.core.decimals import words_of
+from braid.operators import kernels
+from braid.operators.arrays import utf8_of
+from braid.operators.expressions import Expression
+from braid.operators.tuples import Tuples
+from braid.sources.core.decimals import words_of
 
 Cells = npt.NDArray[np.int32]
 

@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
-from operators import kernels
-from operators.arrays import Places
-from operators.expressions import Expression, columns_of
-from operators.predicates.analysis import Predicate, analyse
-from operators.predicates.bitmaps import Bitmap, Bitmaps
-from operators.predicates.dimension import CellLookup, Cells, Dimension
-from operators.predicates.truth_set import Bools
-from operators.tuples import Tuples
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.predicates.analysis import Predicate, analyse
+from braid.operators.predicates.bitmaps import Bitmap, Bitmaps
+from braid.operators.predicates.dimension import CellLookup, Cells, Dimension
+from braid.operators.predicates.truth_set import Bools
+from braid.operators.tuples import Tuples
 
 
 class PredicateIndex:
@@ -39,7 +39,7 @@ class PredicateIndex:
     def update(self, wheres: Mapping[str, Expression | None], alone: Set[str] = frozenset()) -> None:
         """Hold exactly these queries: WHERE clauses by query id. A query's clause never changes.
 
-        Those of ``alone`` have no dimensions, but ``bitmaps`` (:mod:`operators.predicates.bitmaps`).
+        Those of ``alone`` have no dimensions, but ``bitmaps`` (:mod:`braid.operators.predicates.bitmaps`).
         """
         changed: set[str] = set()
         for query in self.predicates.keys() - wheres.keys():

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.kernels.double_double import add_pairs
-from operators.predicates.query_set import Bools
-from operators.state.components import neutral
+from braid.operators import kernels
+from braid.operators.kernels.double_double import add_pairs
+from braid.operators.predicates.query_set import Bools
+from braid.operators.state.components import neutral
 
 Places = npt.NDArray[np.int64]
 

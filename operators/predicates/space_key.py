@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from operators.predicates.analysis import Predicate
-from operators.queries import Query
+from braid.operators.predicates.analysis import Predicate
+from braid.operators.queries import Query
 
 MAX_BOUNDARIES = 64
 """A predicate with more boundaries is scattered: an IN of more than 32 values that are no neighbours."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from operators.operator import OperatorKind
-from operators.predicates.analysis import analyse
-from operators.queries import Selection
-from operators.query_parts import SELECTION
-from operators.selection.reading import SelectionReader
-from operators.selection.source import SelectionSource
-from operators.tuple_bytes import bytes_a_tuple
+from braid.operators.operator import OperatorKind
+from braid.operators.predicates.analysis import analyse
+from braid.operators.queries import Selection
+from braid.operators.query_parts import SELECTION
+from braid.operators.selection.reading import SelectionReader
+from braid.operators.selection.source import SelectionSource
+from braid.operators.tuple_bytes import bytes_a_tuple
 
 
 def operator_of(query: Selection) -> str:

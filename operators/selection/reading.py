@@ -8,12 +8,12 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from operators.block_files import BlockFiles, BlockPart, Rows, as_table, check_count
-from operators.operator import Reached
-from operators.predicates.query_set import COLUMN as QUERY_SET
-from operators.predicates.query_set import from_arrow
-from operators.queries import Selection
-from operators.result_rows import compute_outputs, empty_rows, needed_columns
+from braid.operators.block_files import BlockFiles, BlockPart, Rows, as_table, check_count
+from braid.operators.operator import Reached
+from braid.operators.predicates.query_set import COLUMN as QUERY_SET
+from braid.operators.predicates.query_set import from_arrow
+from braid.operators.queries import Selection
+from braid.operators.result_rows import compute_outputs, empty_rows, needed_columns
 
 
 class SelectionReader:
@@ -32,7 +32,7 @@ class SelectionReader:
         count: int,
         most_bytes: int | None,
     ) -> pa.Table:
-        """Return rows of a query in one batch, see :class:`operators.operator.RowReader`."""
+        """Return rows of a query in one batch, see :class:`braid.operators.operator.RowReader`."""
         pieces = []
         for part in parts:
             if start < part.count and count > 0:

@@ -10,20 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.expressions import Expression, columns_of
-from operators.failure_isolation import isolate_failures
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.operator import Arrived, ChunkOutput, Input
-from operators.predicates import query_set
-from operators.predicates.cell_space import set_spaces
-from operators.predicates.index import TupleCells
-from operators.predicates.query_set import Words, count_per_slot
-from operators.query_parts import SELECTION, Measure
-from operators.report import Work
-from operators.state.bucket_store import RESULTS, put_block
-from operators.tuples import Tuples
-from operators.windowing.visibility import visibility
-from sources.core.storage import Storage
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.failure_isolation import isolate_failures
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.operator import Arrived, ChunkOutput, Input
+from braid.operators.predicates import query_set
+from braid.operators.predicates.cell_space import set_spaces
+from braid.operators.predicates.index import TupleCells
+from braid.operators.predicates.query_set import Words, count_per_slot
+from braid.operators.query_parts import SELECTION, Measure
+from braid.operators.report import Work
+from braid.operators.state.bucket_store import RESULTS, put_block
+from braid.operators.tuples import Tuples
+from braid.operators.windowing.visibility import visibility
+from braid.sources.core.storage import Storage
 
 _ALL_TUPLES = "_"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.aggregation.kind import AGGREGATIONS
-from operators.query_parts import SESSIONS
-from operators.sessions.partition import SessionPartition
-from operators.sessions.source import SessionSource
+from braid.operators.aggregation.kind import AGGREGATIONS
+from braid.operators.query_parts import SESSIONS
+from braid.operators.sessions.partition import SessionPartition
+from braid.operators.sessions.source import SessionSource
 
 _WHY = "tuples within the shortest gap of the operator's queries stay together"
 

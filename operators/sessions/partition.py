@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.aggregation.operator_queries import OperatorQueries, line_cells, operators_of, with_distinct
-from operators.aggregation.shared_aggregation import changelog_times, distinct_operator
-from operators.live_queries import LiveQueries
-from operators.operator import FiringBatch, Held, Mask, Predicates, Reached
-from operators.query_parts import SESSIONS
-from operators.sessions.sessions import LAST, alive_fragments, fire_sessions, gap_of, merge_fragments
-from operators.state.bucket import Bucket
-from operators.windowing.emission import emit
-from operators.windowing.fired_block import FiredBlock
-from operators.windowing.fired_rows import Fired
-from operators.windowing.firing_limit import Buckets, Costs, Ends
-from operators.windowing.slicing import Times
+from braid.operators.aggregation.operator_queries import OperatorQueries, line_cells, operators_of, with_distinct
+from braid.operators.aggregation.shared_aggregation import changelog_times, distinct_operator
+from braid.operators.live_queries import LiveQueries
+from braid.operators.operator import FiringBatch, Held, Mask, Predicates, Reached
+from braid.operators.query_parts import SESSIONS
+from braid.operators.sessions.sessions import LAST, alive_fragments, fire_sessions, gap_of, merge_fragments
+from braid.operators.state.bucket import Bucket
+from braid.operators.windowing.emission import emit
+from braid.operators.windowing.fired_block import FiredBlock
+from braid.operators.windowing.fired_rows import Fired
+from braid.operators.windowing.firing_limit import Buckets, Costs, Ends
+from braid.operators.windowing.slicing import Times
 
 # what the end of a session costs (µs, rough: the planner learns by how much it is wrong)
 _SESSION_US = 2.0

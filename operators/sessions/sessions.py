@@ -20,27 +20,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from operators.aggregation.firing import needed_names
-from operators.aggregation.shared_aggregation import aggregation_of, measures_of
-from operators.aggregation.space_queries import Predicates, SpaceQueries, by_space
-from operators.arrays import Numbers
-from operators.live_queries import LiveQuery
-from operators.predicates.cell_space import CellSpace, assign_cells
-from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
-from operators.predicates.index import TupleCells
-from operators.predicates.space_key import SpaceKey
-from operators.query_parts import WINDOW_END, WINDOW_START, Measure
-from operators.state import components
-from operators.state.bucket import Bucket
-from operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from operators.state.keys import encode_keys, key_columns, key_names
-from operators.state.merging import common_keys, common_ranks, component_names, numbers_of
-from operators.state.sliced_tuples import SlicedTuples
-from operators.state.totals import accumulate, empty, merge_into
-from operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
-from operators.windowing.window_rows import SLOT, WindowRows
-from operators.windows import SessionWindow
-from sources.core.columns import one_array
+from braid.operators.aggregation.firing import needed_names
+from braid.operators.aggregation.shared_aggregation import aggregation_of, measures_of
+from braid.operators.aggregation.space_queries import Predicates, SpaceQueries, by_space
+from braid.operators.arrays import Numbers
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.cell_space import CellSpace, assign_cells
+from braid.operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
+from braid.operators.predicates.index import TupleCells
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
+from braid.operators.state import components
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
+from braid.operators.state.keys import encode_keys, key_columns, key_names
+from braid.operators.state.merging import common_keys, common_ranks, component_names, numbers_of
+from braid.operators.state.sliced_tuples import SlicedTuples
+from braid.operators.state.totals import accumulate, empty, merge_into
+from braid.operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
+from braid.operators.windowing.window_rows import SLOT, WindowRows
+from braid.operators.windows import SessionWindow
+from braid.sources.core.columns import one_array
 
 Times = npt.NDArray[np.int64]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from operators.aggregation.source import AggregationSource, SourceOperator
-from operators.operator import Arrived
-from operators.query_parts import SESSIONS
-from operators.sessions.sessions import fragments
-from operators.state.bucket import Bucket
-from operators.state.sliced_tuples import SlicedTuples
+from braid.operators.aggregation.source import AggregationSource, SourceOperator
+from braid.operators.operator import Arrived
+from braid.operators.query_parts import SESSIONS
+from braid.operators.sessions.sessions import fragments
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.sliced_tuples import SlicedTuples
 
 
 class SessionSource(AggregationSource):

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.predicates.dimension import CellLookup
+from braid.operators import kernels
+from braid.operators.predicates.dimension import CellLookup
 
 # a table of so many values stays in the cache
 _MAX_VALUES = 1 << 13

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from operators.predicates.cells import LineCells
-from operators.predicates.space_key import SpaceKey
-from operators.state.bucket import Bucket
-from operators.state.merging import merge_buckets
-from operators.state.packed_sums import WithPacked, add_blocks, packed_alike
-from operators.state.query_runs import Partials
+from braid.operators.predicates.cells import LineCells
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.merging import merge_buckets
+from braid.operators.state.packed_sums import WithPacked, add_blocks, packed_alike
+from braid.operators.state.query_runs import Partials
 
 # buckets of so many bytes may wait
 _MAX_BYTES = 1 << 27

@@ -18,14 +18,14 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators.aggregation.slice_tree import Level, level_above
-from operators.arrays import Numbers
-from operators.predicates.cells import Cells, cells_from_arrow
-from operators.predicates.space_key import SpaceKey
-from operators.state.components import COUNT_NAME
-from operators.state.keys import Digits, key_digits
-from operators.state.packed_sums import PackedSums, WithPacked, arrays_of
-from sources.core.columns import one_array
+from braid.operators.aggregation.slice_tree import Level, level_above
+from braid.operators.arrays import Numbers
+from braid.operators.predicates.cells import Cells, cells_from_arrow
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.state.components import COUNT_NAME
+from braid.operators.state.keys import Digits, key_digits
+from braid.operators.state.packed_sums import PackedSums, WithPacked, arrays_of
+from braid.sources.core.columns import one_array
 
 _PACKED = "packed"
 
@@ -38,9 +38,9 @@ class Bucket:
     ``[starts[i], starts[i + 1])``, and ``latest[i]`` is the greatest event time in it, whichever query selected it.
     ``places`` are the cell and the key of each entry, numbers of the ``cells`` and of the rows of ``keys``; None for a
     full bucket, whose slices each have all keys of the first cell, then those of the next. ``components`` maps names to
-    one number per entry (:mod:`operators.state.components`), neutral where there are no tuples; the count and a sum may
-    be packed (:class:`~operators.state.packed_sums.WithPacked`). ``dictionaries`` maps measures to what is behind their
-    ranks. ``space`` names the cell space; ``epoch`` is the one in which the bucket was made.
+    one number per entry (:mod:`braid.operators.state.components`), neutral where there are no tuples; the count and a
+    sum may be packed (:class:`~braid.operators.state.packed_sums.WithPacked`). ``dictionaries`` maps measures to what
+    is behind their ranks. ``space`` names the cell space; ``epoch`` is the one in which the bucket was made.
     """
 
     operator: str

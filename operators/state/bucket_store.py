@@ -1,7 +1,8 @@
 """Where buckets and result blocks lie: immutable files beside the checkpoint, passed around by reference.
 
 Small buckets travel inside the row that announces them; moving large ones through Spark's rows costs more than a file.
-The name of each file begins with the number of its batch and ends with its checksum (:mod:`sources.core.checksums`).
+The name of each file begins with the number of its batch and ends with its checksum
+(:mod:`braid.sources.core.checksums`).
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sources.core.checksums import crc32, named_checksum, with_checksum
-from sources.core.record_log import file_number
-from sources.core.storage import Storage, not_read_back
+from braid.sources.core.checksums import crc32, named_checksum, with_checksum
+from braid.sources.core.record_log import file_number
+from braid.sources.core.storage import Storage, not_read_back
 
 if TYPE_CHECKING:  # the sink needs the names of folders only, and compiled kernels take a second to import
-    from operators.joins.matches.block import JoinBlock
-    from operators.state.query_runs import Partials
-    from operators.state.tuple_bucket import TupleIndex
-    from operators.windowing.window_rows import WindowRows
+    from braid.operators.joins.matches.block import JoinBlock
+    from braid.operators.state.query_runs import Partials
+    from braid.operators.state.tuple_bucket import TupleIndex
+    from braid.operators.windowing.window_rows import WindowRows
 
 BUCKETS = "buckets"
 TUPLES = "tuples"

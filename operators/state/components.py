@@ -2,10 +2,10 @@
 
 Everything that is kept is an array of numbers that merges by addition, minimum or maximum, so one set of kernels serves
 all types. COUNT and SUM of numbers are a component each, a sum of decimals one to four limbs of 32 bits; deviations
-come from sums of values and of squares in double-double (:mod:`operators.kernels.double_double`); minimum and maximum
-of texts and of decimals beyond 64 bits are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says
-how many values were not NULL; where none was NULL it is left out, and equals ``count(*)``. COUNT(DISTINCT x) has none:
-x is a key for it.
+come from sums of values and of squares in double-double (:mod:`braid.operators.kernels.double_double`); minimum and
+maximum of texts and of decimals beyond 64 bits are ranks in a sorted *dictionary* of the values that occur.
+``count(x)`` says how many values were not NULL; where none was NULL it is left out, and equals ``count(*)``.
+COUNT(DISTINCT x) has none: x is a key for it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import kernels
-from operators.arrays import Numbers
-from operators.kernels import double_double
-from operators.query_parts import COUNT_ALL, Measure
-from operators.state.keys import as_numbers
-from sources.core.decimals import WORD_DIGITS, nearest_doubles, words_of
-from sources.core.schema import ColumnType
+from braid.operators import kernels
+from braid.operators.arrays import Numbers
+from braid.operators.kernels import double_double
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.operators.state.keys import as_numbers
+from braid.sources.core.decimals import WORD_DIGITS, nearest_doubles, words_of
+from braid.sources.core.schema import ColumnType
 
 COUNT_NAME = COUNT_ALL.name
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Numbers
-from operators.state import components
-from operators.state.components import COUNT_NAME
-from operators.state.packed_sums import PackedSums
+from braid.operators import kernels
+from braid.operators.arrays import Numbers
+from braid.operators.state import components
+from braid.operators.state.components import COUNT_NAME
+from braid.operators.state.packed_sums import PackedSums
 
 # of one key group: its number, where its slices start, the cell and key of each entry (None where each cell and key has
 # one), and the components of each

@@ -23,18 +23,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Numbers
-from operators.predicates.dimension import CellLookup
-from operators.predicates.query_set import Words
-from operators.query_parts import Measure
-from operators.state import components
-from operators.state.addresses import Addresses
-from operators.state.components import COUNT_NAME, Encoded
-from operators.state.dense_totals import DenseTotals, Entries, FinerTotals
-from operators.state.packed_sums import Packable
-from operators.state.sliced_tuples import SlicedTuples
-from operators.state.totals import Run, accumulate, add_looked_up, add_up, entry_components, new_totals
+from braid.operators import kernels
+from braid.operators.arrays import Numbers
+from braid.operators.predicates.dimension import CellLookup
+from braid.operators.predicates.query_set import Words
+from braid.operators.query_parts import Measure
+from braid.operators.state import components
+from braid.operators.state.addresses import Addresses
+from braid.operators.state.components import COUNT_NAME, Encoded
+from braid.operators.state.dense_totals import DenseTotals, Entries, FinerTotals
+from braid.operators.state.packed_sums import Packable
+from braid.operators.state.sliced_tuples import SlicedTuples
+from braid.operators.state.totals import Run, accumulate, add_looked_up, add_up, entry_components, new_totals
 
 # up to so many entries are addressed directly however few the tuples are, and up to so many for each tuple
 _ALWAYS_DENSE = 1 << 16

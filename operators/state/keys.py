@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import kernels
-from operators.state.key_groups import Hashes, hash_column, hash_rows
-from sources.core.columns import one_array
+from braid.operators import kernels
+from braid.operators.state.key_groups import Hashes, hash_column, hash_rows
+from braid.sources.core.columns import one_array
 
 Codes = npt.NDArray[np.int32]
 

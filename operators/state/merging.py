@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import kernels
-from operators.aggregation.slice_tree import Entries
-from operators.arrays import Numbers
-from operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
-from operators.state import components
-from operators.state.bucket import Bucket
-from operators.state.components import COUNT_NAME, Component, component_named
-from operators.state.dense_totals import FULL
-from operators.state.keys import Codes, unite_keys
-from operators.state.packed_sums import WithPacked, types_of
-from operators.state.query_runs import Partials
-from operators.state.totals import empty, merge_into
-from operators.windowing.slicing import NeededEdges, coalesce
+from braid.operators import kernels
+from braid.operators.aggregation.slice_tree import Entries
+from braid.operators.arrays import Numbers
+from braid.operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
+from braid.operators.state import components
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import COUNT_NAME, Component, component_named
+from braid.operators.state.dense_totals import FULL
+from braid.operators.state.keys import Codes, unite_keys
+from braid.operators.state.packed_sums import WithPacked, types_of
+from braid.operators.state.query_runs import Partials
+from braid.operators.state.totals import empty, merge_into
+from braid.operators.windowing.slicing import NeededEdges, coalesce
 
 # entries addressed directly at once; more are merged key range by key range
 DENSE_ENTRIES = 1 << 22

@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from operators.arrays import plain_numbers
-from sources.core.columns import one_array
+from braid.operators.arrays import plain_numbers
+from braid.sources.core.columns import one_array
 
 _LOWS, _SCHEMA = b"least values", b"schema"
 _NARROW = (np.uint8, np.uint16, np.uint32)

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Numbers
-from operators.query_parts import Measure
-from operators.state import components
-from operators.state.addresses import Addresses
-from operators.state.components import COUNT_NAME, Encoded
+from braid.operators import kernels
+from braid.operators.arrays import Numbers
+from braid.operators.query_parts import Measure
+from braid.operators.state import components
+from braid.operators.state.addresses import Addresses
+from braid.operators.state.components import COUNT_NAME, Encoded
 
 _BITS, _FEW_BITS = 63, 32
 # the least number is rounded to so many bits of what numbers differ by

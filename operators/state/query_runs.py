@@ -1,6 +1,6 @@
 """Query runs: partial aggregates of queries that are added up each alone, in one block for all of an operator.
 
-A :class:`~operators.state.bucket.Bucket` has entries of cells, which queries share. Where queries have little in
+A :class:`~braid.operators.state.bucket.Bucket` has entries of cells, which queries share. Where queries have little in
 common, there are hardly fewer cells than queries, so here each has entries of its own: a *run* of them for each slice.
 Runs of one query follow each other by slice, so that a window is one stretch of entries. An entry has the components
 that its query needs, and no others.
@@ -18,13 +18,13 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators.arrays import Numbers
-from operators.predicates.query_set import Bools
-from operators.predicates.space_key import ALONE, SpaceKey
-from operators.state.bucket import Bucket, flat, narrow, short, to_arrow
-from operators.state.components import COUNT_NAME
-from operators.state.keys import Digits, key_digits
-from sources.core.columns import one_array
+from braid.operators.arrays import Numbers
+from braid.operators.predicates.query_set import Bools
+from braid.operators.predicates.space_key import ALONE, SpaceKey
+from braid.operators.state.bucket import Bucket, flat, narrow, short, to_arrow
+from braid.operators.state.components import COUNT_NAME
+from braid.operators.state.keys import Digits, key_digits
+from braid.sources.core.columns import one_array
 
 Starts = npt.NDArray[np.int64]
 

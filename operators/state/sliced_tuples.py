@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Numbers
-from operators.expressions import Expression
-from operators.failure_isolation import isolate_failures
-from operators.query_parts import Measure
-from operators.state import components
-from operators.state.components import Encoded
-from operators.state.keys import KeyCodes, encode_keys
-from operators.state.packed_sums import Packable, Short
-from operators.state.totals import argument_of
-from operators.tuples import Tuples
+from braid.operators import kernels
+from braid.operators.arrays import Numbers
+from braid.operators.expressions import Expression
+from braid.operators.failure_isolation import isolate_failures
+from braid.operators.query_parts import Measure
+from braid.operators.state import components
+from braid.operators.state.components import Encoded
+from braid.operators.state.keys import KeyCodes, encode_keys
+from braid.operators.state.packed_sums import Packable, Short
+from braid.operators.state.totals import argument_of
+from braid.operators.tuples import Tuples
 
 _SAMPLE = 4096
 # the fullest slice and key is looked for among about so many tuples, in blocks

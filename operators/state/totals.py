@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Numbers
-from operators.expressions import Expression
-from operators.kernels import double_double
-from operators.query_parts import Measure
-from operators.state import components
-from operators.state.addresses import Addresses
-from operators.state.components import COUNT_NAME, Component, Encoded
+from braid.operators import kernels
+from braid.operators.arrays import Numbers
+from braid.operators.expressions import Expression
+from braid.operators.kernels import double_double
+from braid.operators.query_parts import Measure
+from braid.operators.state import components
+from braid.operators.state.addresses import Addresses
+from braid.operators.state.components import COUNT_NAME, Component, Encoded
 
 # with so many tuples per entry, a small part of them is likely to have one of each entry
 _PER_ENTRY = 128

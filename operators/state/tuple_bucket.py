@@ -16,15 +16,15 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Places
-from operators.joins.gathering import take
-from operators.predicates.query_set import Bools
-from operators.state.keys import KeyCodes
-from operators.state.narrowing import narrow, widen
-from operators.state.tuple_files import TIME, TupleFile, TupleFiles
-from operators.tuples import Tuples
-from sources.core.columns import one_array
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.joins.gathering import take
+from braid.operators.predicates.query_set import Bools
+from braid.operators.state.keys import KeyCodes
+from braid.operators.state.narrowing import narrow, widen
+from braid.operators.state.tuple_files import TIME, TupleFile, TupleFiles
+from braid.operators.tuples import Tuples
+from braid.sources.core.columns import one_array
 
 _HEADER = b"tuples"
 WORTH_TAKING = 0.8
@@ -174,7 +174,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class IndexedTuples:
-    """Tuples of a chunk that joins want, as a :class:`~operators.state.tuple_files.TupleFile` has them.
+    """Tuples of a chunk that joins want, as a :class:`~braid.operators.state.tuple_files.TupleFile` has them.
 
     Each of their indexes comes with the number of its partition.
     """

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.core.columns import one_array
-from sources.core.storage import not_read_back
+from braid.sources.core.columns import one_array
+from braid.sources.core.storage import not_read_back
 
 TIME = "_time"
 

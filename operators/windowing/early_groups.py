@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.aggregation.shared_aggregation import aggregation_of
-from operators.expressions import columns_of
-from operators.live_queries import LiveQuery
-from operators.query_parts import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
-from operators.sessions.sessions import chain
-from operators.state.keys import encode_keys, unite_keys
-from operators.windowing.fired_rows import Fired
-from operators.windowing.window_rows import SLOT, WindowRows
-from sources.core.columns import one_array
+from braid.operators.aggregation.shared_aggregation import aggregation_of
+from braid.operators.expressions import columns_of
+from braid.operators.live_queries import LiveQuery
+from braid.operators.query_parts import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
+from braid.operators.sessions.sessions import chain
+from braid.operators.state.keys import encode_keys, unite_keys
+from braid.operators.windowing.fired_rows import Fired
+from braid.operators.windowing.window_rows import SLOT, WindowRows
+from braid.sources.core.columns import one_array
 
 INSERT, RETRACT = "insert", "retract"
 

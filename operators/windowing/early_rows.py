@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from operators.aggregation.shared_aggregation import aggregation_of
-from operators.live_queries import LiveQuery
-from operators.query_parts import SESSIONS, VER, WINDOW_END, WINDOW_START
-from operators.state.keys import key_names
-from operators.windowing.early_groups import (
+from braid.operators.aggregation.shared_aggregation import aggregation_of
+from braid.operators.live_queries import LiveQuery
+from braid.operators.query_parts import SESSIONS, VER, WINDOW_END, WINDOW_START
+from braid.operators.state.keys import key_names
+from braid.operators.windowing.early_groups import (
     EPOCH,
     NEVER,
     NEWEST,
@@ -36,8 +36,8 @@ from operators.windowing.early_groups import (
     changelog_columns,
     whole_numbers,
 )
-from operators.windowing.fired_rows import Fired
-from operators.windowing.window_rows import SLOT, WindowRows
+from braid.operators.windowing.fired_rows import Fired
+from braid.operators.windowing.window_rows import SLOT, WindowRows
 
 
 def is_early(live: LiveQuery) -> bool:

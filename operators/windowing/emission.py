@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from operators.aggregation.operator_queries import OperatorQueries
-from operators.event_times import EARLIEST
-from operators.failure_isolation import isolate_failures
-from operators.operator import FiringBatch
-from operators.windowing.early_rows import Current, combine_fired, with_changelog_columns
-from operators.windowing.emission_log import reach_of
-from operators.windowing.fired_block import FiredBlock
-from operators.windowing.fired_rows import Fired
+from braid.operators.aggregation.operator_queries import OperatorQueries
+from braid.operators.event_times import EARLIEST
+from braid.operators.failure_isolation import isolate_failures
+from braid.operators.operator import FiringBatch
+from braid.operators.windowing.early_rows import Current, combine_fired, with_changelog_columns
+from braid.operators.windowing.emission_log import reach_of
+from braid.operators.windowing.fired_block import FiredBlock
+from braid.operators.windowing.fired_rows import Fired
 
 FireWindows = Callable[[str, OperatorQueries, int, int, FiringBatch], Fired | None]
 """Returns the rows of queries of an operator, given by its name, for the windows that end in ``(after, upto]``."""

@@ -1,6 +1,6 @@
 """What a partition has emitted of windows that are not final: kept beside its buckets, in the same state and files.
 
-Invariants, like those of :mod:`operators.partition`:
+Invariants, like those of :mod:`braid.operators.partition`:
 
 - An operator with early queries has at most one entry, written in the last batch in which it changed; the head of the
   partition names it. Entries have negative numbers, so that they never meet those of buckets; these are digests, so
@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from operators.aggregation.shared_aggregation import aggregation_of, sliding_window
-from operators.event_times import EARLIEST, LATEST
-from operators.live_queries import LiveQuery
-from operators.query_parts import COUNT_ALL, SESSIONS
-from operators.state.bucket_store import get_payload, put_payload
-from operators.state.partition_state import digest_of
-from operators.state.query_runs import Partials
-from operators.windowing.early_groups import Emitted
-from operators.windowing.early_rows import Current, Revision, revise
-from operators.windowing.fired_rows import Fired
-from sources.core.storage import Storage
+from braid.operators.aggregation.shared_aggregation import aggregation_of, sliding_window
+from braid.operators.event_times import EARLIEST, LATEST
+from braid.operators.live_queries import LiveQuery
+from braid.operators.query_parts import COUNT_ALL, SESSIONS
+from braid.operators.state.bucket_store import get_payload, put_payload
+from braid.operators.state.partition_state import digest_of
+from braid.operators.state.query_runs import Partials
+from braid.operators.windowing.early_groups import Emitted
+from braid.operators.windowing.early_rows import Current, Revision, revise
+from braid.operators.windowing.fired_rows import Fired
+from braid.sources.core.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class EmissionLog:
         after: int | None,
         now_us: int,
     ) -> Fired | None:
-        """Return the early rows that an operator emits in this batch, see :mod:`operators.windowing.early_rows`."""
+        """Return an operator's early rows of this batch, see :mod:`braid.operators.windowing.early_rows`."""
         emitted = self._entries[name].emitted if name in self._entries else Emitted()
         revision = self._revisions[name] = revise(emitted, current, queries, before, after, now_us)
         return revision.rows

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from operators.live_queries import LiveQuery
-from operators.state.bucket_store import RESULTS, put_window_rows
-from operators.windowing.fired_rows import Fired
-from sources.core.storage import Storage
+from braid.operators.live_queries import LiveQuery
+from braid.operators.state.bucket_store import RESULTS, put_window_rows
+from braid.operators.windowing.fired_rows import Fired
+from braid.sources.core.storage import Storage
 
 WINDOW_ROWS = "aggregation"
 """What batch records call a block of rows of windows, whatever kind of operator fired them."""

@@ -12,20 +12,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.aggregation.alone_windows import WindowTotals
-from operators.aggregation.due import Due, WindowsToFire
-from operators.arrays import Numbers
-from operators.live_queries import LiveQuery
-from operators.predicates.query_set import Bools
-from operators.predicates.range_reduction import CellRuns, RangeReduction
-from operators.query_parts import Measure
-from operators.state import components
-from operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from operators.state.keys import key_columns, unite_keys
-from operators.state.totals import empty
-from operators.tuples import Tuples
-from operators.windowing.window_rows import WindowRows
-from sources.core.columns import arrays_of, one_array
+from braid.operators.aggregation.alone_windows import WindowTotals
+from braid.operators.aggregation.due import Due, WindowsToFire
+from braid.operators.arrays import Numbers
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.query_set import Bools
+from braid.operators.predicates.range_reduction import CellRuns, RangeReduction
+from braid.operators.query_parts import Measure
+from braid.operators.state import components
+from braid.operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
+from braid.operators.state.keys import key_columns, unite_keys
+from braid.operators.state.totals import empty
+from braid.operators.tuples import Tuples
+from braid.operators.windowing.window_rows import WindowRows
+from braid.sources.core.columns import arrays_of, one_array
 
 Places = npt.NDArray[np.int64]
 

@@ -18,9 +18,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from operators.state.query_runs import Partials
-from operators.windowing.slicing import Times, window_numbers
-from operators.windows import Window
+from braid.operators.state.query_runs import Partials
+from braid.operators.windowing.slicing import Times, window_numbers
+from braid.operators.windows import Window
 
 # what it costs to read an entry of a window (µs, rough: the planner learns by how much it is wrong)
 _ENTRY_US = 0.02

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.block_files import BlockFiles, BlockPart, Rows, check_count
-from operators.joins.query import Join
-from operators.operator import Reached
-from operators.queries import Aggregation
-from operators.query_parts import VER, WINDOW_END, WINDOW_START
-from operators.result_rows import compute_outputs, needed_columns
-from operators.windowing.window_rows import WindowRows
+from braid.operators.block_files import BlockFiles, BlockPart, Rows, check_count
+from braid.operators.joins.query import Join
+from braid.operators.operator import Reached
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import VER, WINDOW_END, WINDOW_START
+from braid.operators.result_rows import compute_outputs, needed_columns
+from braid.operators.windowing.window_rows import WindowRows
 
 
 class WindowReader:
-    """Reads blocks of :class:`operators.windowing.window_rows.WindowRows`: ``key0``…, measures.
+    """Reads blocks of :class:`braid.operators.windowing.window_rows.WindowRows`: ``key0``…, measures.
 
     Rows of queries with EMIT STREAM have ``_op``, ``_ptime`` and ``_ver``, too.
     """
@@ -37,7 +37,7 @@ class WindowReader:
         count: int,
         most_bytes: int | None,
     ) -> pa.Table:
-        """Return rows of a query in one batch, see :class:`operators.operator.RowReader`."""
+        """Return rows of a query in one batch, see :class:`braid.operators.operator.RowReader`."""
         slices = []
         for part in parts:
             slot_rows = self._files.open(part.path, WindowRows.read).of_slot(slot)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Places
-from operators.windows import Window
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.windows import Window
 
 Times = npt.NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.event_times import EARLIEST, LATEST
-from operators.live_queries import LiveQuery
-from operators.predicates.query_set import Words, pack
+from braid.operators.event_times import EARLIEST, LATEST
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.query_set import Words, pack
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.query_parts import WINDOW_END, WINDOW_START
-from operators.state.narrowing import narrow, widen
-from sources.core.columns import one_array
+from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.operators.state.narrowing import narrow, widen
+from braid.sources.core.columns import one_array
 
 SLOT = "_slot"
 

@@ -1,6 +1,6 @@
 """A deliverer: follows the batch log and the delivery log, and has workers deliver what is new.
 
-Several can share the work (:mod:`router.delivery.share`).
+Several can share the work (:mod:`braid.router.delivery.share`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections import defaultdict
 from dataclasses import replace
 from functools import cached_property
 
-from engine.data_layout import BATCHES
-from router.batch_index import BatchIndex
-from router.delivery.delivery import Delivery, NewRows
-from router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
-from router.delivery.progress import DeliveryProgress, part_of, read_progress, tell_alive, write_progress
-from router.delivery.refused_rows import RefusedRows
-from router.delivery.share import DeliveryShard, holding
-from router.delivery.sink_worker import SinkWorker
-from router.result_reader import ResultReader
-from router.sinks.sink import DelivererIdentity
-from sources.core.confinement import Confinement
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.router.batch_index import BatchIndex
+from braid.router.delivery.delivery import Delivery, NewRows
+from braid.router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
+from braid.router.delivery.progress import DeliveryProgress, part_of, read_progress, tell_alive, write_progress
+from braid.router.delivery.refused_rows import RefusedRows
+from braid.router.delivery.share import DeliveryShard, holding
+from braid.router.delivery.sink_worker import SinkWorker
+from braid.router.result_reader import ResultReader
+from braid.router.sinks.sink import DelivererIdentity
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 POLL_SECONDS = 0.02
 SAVE_SECONDS = 0.5

@@ -3,7 +3,7 @@
 A delivery waits until it has rows enough, or they have waited long enough, or the query is over. Then it reads them off
 the result log and has the sink write them. When that fails, the sink is given up and opened again later: at the place
 that it knows, or else at the cursor that was kept. Rows that the place refuses for good are set aside
-(:mod:`router.delivery.refused_rows`), and the rest goes on.
+(:mod:`braid.router.delivery.refused_rows`), and the rest goes on.
 
 Its worker's thread calls :meth:`Delivery.deliver`, which reads and writes, without a lock. All else waits for no disk
 and is called under the lock of the worker: by the worker, by whoever follows the logs, and by whoever saves progress.
@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 import orjson
 
-from router.cursor import CursorPosition, decode_cursor, encode_cursor
-from router.delivery.delivery_log import DeliveredQuery
-from router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress
-from router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
-from router.page import Page
-from router.result_reader import ResultReader
-from router.row_text import objects
-from router.sinks.sink import Destination, RowsRefused, Sink, SinkDown, SinkRows
-from sources.core.errors import Gone
+from braid.router.cursor import CursorPosition, decode_cursor, encode_cursor
+from braid.router.delivery.delivery_log import DeliveredQuery
+from braid.router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress
+from braid.router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
+from braid.router.page import Page
+from braid.router.result_reader import ResultReader
+from braid.router.row_text import objects
+from braid.router.sinks.sink import Destination, RowsRefused, Sink, SinkDown, SinkRows
+from braid.sources.core.errors import Gone
 
 FIRST_REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from operators.queries import Query, query_from_json
-from router.deployment import Deployment
-from router.sinks.connectors import SinkDefinition, read_sink
-from router.sinks.sink import Subject
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.operators.queries import Query, query_from_json
+from braid.router.deployment import Deployment
+from braid.router.sinks.connectors import SinkDefinition, read_sink
+from braid.router.sinks.sink import Subject
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 FOLDER = "deliveries/log"
 RECORDS_A_WHOLE = 64

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from sources.core.storage import Storage
+from braid.sources.core.storage import Storage
 
 PARTS = 16
 FOLDER = "deliveries/progress"
@@ -35,9 +35,9 @@ class DeliveryProgress:
     was committed, None when there is none. ``errors`` counts attempts that failed, ``error`` is why the last one did,
     None once one succeeded. ``gaps`` counts how often rows had been removed from the result log before they were
     delivered, ``gap`` is which. ``refused`` counts rows that the place will never take, which were set aside as dead
-    letters of the query (:mod:`router.delivery.refused_rows`), ``refusal`` is why the last one was. ``latency_counts``
-    tells how many batches were delivered within each of :data:`LATENCY_SECONDS`, and after the last, from the commit of
-    a batch until all its rows were written; ``latency_us`` is the sum. Times are in microseconds.
+    letters of the query (:mod:`braid.router.delivery.refused_rows`), ``refusal`` is why the last one was.
+    ``latency_counts`` tells how many batches were delivered within each of :data:`LATENCY_SECONDS`, and after the last,
+    from the commit of a batch until all its rows were written; ``latency_us`` is the sum. Times are in microseconds.
     """
 
     state: str = DELIVERING

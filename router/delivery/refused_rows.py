@@ -21,9 +21,9 @@ from typing import Any
 
 import orjson
 
-from router.cursor import CursorPosition
-from router.delivery.progress import part_of
-from sources.core.storage import Storage
+from braid.router.cursor import CursorPosition
+from braid.router.delivery.progress import part_of
+from braid.sources.core.storage import Storage
 
 FOLDER = "deliveries/refused"
 MAX_ROWS, MAX_BYTES = 10_000, 64 << 20

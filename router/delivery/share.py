@@ -1,7 +1,7 @@
 """Which share of the deliveries a deliverer makes.
 
-It owns the parts of :mod:`router.delivery.progress` that its share says, and holds a lock on each, so that no query is
-delivered twice at a time; one that finds a part held waits for it.
+It owns the parts of :mod:`braid.router.delivery.progress` that its share says, and holds a lock on each, so that no
+query is delivered twice at a time; one that finds a part held waits for it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.delivery.progress import PARTS
-from sources.core.errors import NotAllowed
-from sources.core.storage import Storage
+from braid.router.delivery.progress import PARTS
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.storage import Storage
 
 LOCK_SECONDS = 0.5
 LOCKS = "deliveries/locks"

@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Mapping
 
-from router.delivery.delivery import Delivery, NewRows, OldestSeq, Readable, rest_seconds
-from router.delivery.delivery_log import DeliveredQuery
-from router.delivery.progress import DeliveryProgress
-from router.result_reader import ResultReader
-from router.sinks.sink import DelivererIdentity, Destination, SinkDown
+from braid.router.delivery.delivery import Delivery, NewRows, OldestSeq, Readable, rest_seconds
+from braid.router.delivery.delivery_log import DeliveredQuery
+from braid.router.delivery.progress import DeliveryProgress
+from braid.router.result_reader import ResultReader
+from braid.router.sinks.sink import DelivererIdentity, Destination, SinkDown
 
 BROKEN_REST_SECONDS = 1.0
 

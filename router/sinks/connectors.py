@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from operators.queries import Query
-from router.sinks import clickhouse, file, kafka, postgres, webhook
-from router.sinks.options import flush_rows, flush_seconds, max_retries, sets_aside
-from router.sinks.sink import DelivererIdentity, Destination, SinkConnector
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed
+from braid.operators.queries import Query
+from braid.router.sinks import clickhouse, file, kafka, postgres, webhook
+from braid.router.sinks.options import flush_rows, flush_seconds, max_retries, sets_aside
+from braid.router.sinks.sink import DelivererIdentity, Destination, SinkConnector
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed
 
 LOG = "log"
 CONNECTOR = "connector"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from router.row_text import ndjson, values
+from braid.router.row_text import ndjson, values
 
 
 def encode(table: pa.Table, format: str) -> bytes:

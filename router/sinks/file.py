@@ -24,16 +24,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from operators.queries import Query
-from operators.result_rows import schema_of
-from router.row_text import values
-from router.sinks.encoding import encode
-from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
-from sources.core import locations
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed
-from sources.core.storage import Storage
+from braid.operators.queries import Query
+from braid.operators.result_rows import schema_of
+from braid.router.row_text import values
+from braid.router.sinks.encoding import encode
+from braid.router.sinks.options import check_options, choice, columns
+from braid.router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
+from braid.sources.core import locations
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.storage import Storage
 
 NAME = "file"
 FLUSH_ROWS, FLUSH_SECONDS = 100_000, 10.0

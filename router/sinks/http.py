@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from router.sinks.sink import SinkDown, SinkRefused
-from sources.core.errors import NotAllowed
-from sources.core.outgoing import Outgoing
-from sources.core.secret import hide
+from braid.router.sinks.sink import SinkDown, SinkRefused
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.outgoing import Outgoing
+from braid.sources.core.secret import hide
 
 LATER = (408, 425, 429)
 _SHOWN_CHARACTERS = 300

@@ -21,12 +21,12 @@ import orjson
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from operators.queries import Query
-from operators.result_rows import schema_of
-from router.row_text import json_lines, objects
-from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
-from sources.connectors.kafka.options import (
+from braid.operators.queries import Query
+from braid.operators.result_rows import schema_of
+from braid.router.row_text import json_lines, objects
+from braid.router.sinks.options import check_options, choice, columns
+from braid.router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
+from braid.sources.connectors.kafka.options import (
     PREFIX,
     SERVERS,
     TOPIC_RULE,
@@ -35,9 +35,9 @@ from sources.connectors.kafka.options import (
     is_topic,
     reveal_properties,
 )
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed
-from sources.core.secret import hide, is_reference
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.secret import hide, is_reference
 
 NAME = "kafka"
 FLUSH_ROWS, FLUSH_SECONDS = 10_000, 0.0

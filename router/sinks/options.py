@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed
 
 FLUSH_ROWS, FLUSH_SECONDS = "flush_rows", "flush_seconds"
 MAX_RETRIES, ON_ERROR = "sink.max_retries", "on_error"

@@ -20,17 +20,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from operators.queries import Query
-from operators.query_parts import OP
-from operators.result_rows import schema_of
-from operators.windowing.early_groups import RETRACT
-from router.sinks.encoding import encode
-from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject, key_columns
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed
-from sources.core.locations import check_local_file
-from sources.core.secret import check_secrets, hide, reveal
+from braid.operators.queries import Query
+from braid.operators.query_parts import OP
+from braid.operators.result_rows import schema_of
+from braid.operators.windowing.early_groups import RETRACT
+from braid.router.sinks.encoding import encode
+from braid.router.sinks.options import check_options, choice, columns
+from braid.router.sinks.sink import (
+    DelivererIdentity,
+    RowsRefused,
+    SinkDown,
+    SinkRefused,
+    SinkRows,
+    Subject,
+    key_columns,
+)
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.locations import check_local_file
+from braid.sources.core.secret import check_secrets, hide, reveal
 
 NAME = "postgres"
 FLUSH_ROWS, FLUSH_SECONDS = 50_000, 0.0

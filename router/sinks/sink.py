@@ -16,11 +16,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from operators.expressions import Column
-from operators.queries import Query
-from operators.query_parts import WINDOW_END, WINDOW_START
-from operators.result_rows import schema_of
-from sources.core.confinement import OPEN, Confinement
+from braid.operators.expressions import Column
+from braid.operators.queries import Query
+from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.operators.result_rows import schema_of
+from braid.sources.core.confinement import OPEN, Confinement
 
 LONGEST_RETRY_SECONDS = 300.0
 

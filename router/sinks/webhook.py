@@ -20,17 +20,17 @@ from typing import Any
 import httpx
 import orjson
 
-from operators.queries import Query
-from router.row_text import objects
-from router.sinks.http import LATER, HttpPlace, check_url, retry_after
-from router.sinks.options import check_options
-from router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed
-from sources.core.http_client import http_client
-from sources.core.outgoing import Outgoing
-from sources.core.secret import PREFIX as REFERENCE
-from sources.core.secret import check_secrets, is_reference, reveal
+from braid.operators.queries import Query
+from braid.router.row_text import objects
+from braid.router.sinks.http import LATER, HttpPlace, check_url, retry_after
+from braid.router.sinks.options import check_options
+from braid.router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.http_client import http_client
+from braid.sources.core.outgoing import Outgoing
+from braid.sources.core.secret import PREFIX as REFERENCE
+from braid.sources.core.secret import check_secrets, is_reference, reveal
 
 NAME = "webhook"
 FLUSH_ROWS, FLUSH_SECONDS = 1000, 0.0

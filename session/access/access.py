@@ -6,16 +6,16 @@ import os
 import threading
 from functools import partial
 
-from engine.data_layout import read_partitions
-from session.access.capacity import Capacity
-from session.access.meters import Meters
-from session.access.principal import ANYONE, Quotas
-from session.access.registry import AccessRegistry
-from session.access.tenant_session import TenantSession
-from session.settings import Settings
-from session.shared_session import SharedSession
-from sources.core.errors import NotAllowed
-from sources.core.storage import Storage
+from braid.engine.data_layout import read_partitions
+from braid.session.access.capacity import Capacity
+from braid.session.access.meters import Meters
+from braid.session.access.principal import ANYONE, Quotas
+from braid.session.access.registry import AccessRegistry
+from braid.session.access.tenant_session import TenantSession
+from braid.session.settings import Settings
+from braid.session.shared_session import SharedSession
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.storage import Storage
 
 BUSY_SHARE = 0.9
 """Which share of the job's partitions operators may keep busy where ``admission_cores`` does not say."""

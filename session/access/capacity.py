@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from session.commands.plans import Plans
-from session.commands.query_requests import PlannedQuery
-from sources.core.errors import Overloaded
+from braid.session.commands.plans import Plans
+from braid.session.commands.query_requests import PlannedQuery
+from braid.sources.core.errors import Overloaded
 
 FRESH_SECONDS = 2.0
 RETRY_AFTER_SECONDS = 30

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from session.access.principal import Quotas
-from sources.core.errors import Overloaded
+from braid.session.access.principal import Quotas
+from braid.sources.core.errors import Overloaded
 
 MINUTE = 60.0
 

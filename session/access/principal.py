@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from sources.core.errors import Forbidden, NotAllowed
+from braid.sources.core.errors import Forbidden, NotAllowed
 
 READ, WRITE, ADMIN, MONITOR = RIGHTS = ("read", "write", "admin", "monitor")
 """``read`` looks at the tenant's queries and their rows, ``write`` also creates and retires queries and pushes tuples,

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from session.access.principal import ADMIN, RIGHTS, Principal, Quotas, Tenant
-from session.state.times import rfc3339
-from sources.core.errors import Conflict, NotAllowed, Unauthorized, UnknownObject
-from sources.core.storage import Storage
+from braid.session.access.principal import ADMIN, RIGHTS, Principal, Quotas, Tenant
+from braid.session.state.times import rfc3339
+from braid.sources.core.errors import Conflict, NotAllowed, Unauthorized, UnknownObject
+from braid.sources.core.storage import Storage
 
 PATH = "access.json"
 PREFIX = "braid_"

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from session.access.capacity import Capacity
-from session.access.meters import Meters
-from session.access.principal import ADMIN, Principal
-from session.commands.admission import Owner
-from session.commands.query_lookup import RunningQuery, unknown_query
-from session.commands.query_requests import PlannedQuery, QueryRequest, Replacement
-from session.commands.writer import Started, Wake
-from session.shared_session import SharedSession
-from session.sql.statements import Select
-from session.state.query_record import full_name
-from session.state.requests import Outcome
+from braid.session.access.capacity import Capacity
+from braid.session.access.meters import Meters
+from braid.session.access.principal import ADMIN, Principal
+from braid.session.commands.admission import Owner
+from braid.session.commands.query_lookup import RunningQuery, unknown_query
+from braid.session.commands.query_requests import PlannedQuery, QueryRequest, Replacement
+from braid.session.commands.writer import Started, Wake
+from braid.session.shared_session import SharedSession
+from braid.session.sql.statements import Select
+from braid.session.state.query_record import full_name
+from braid.session.state.requests import Outcome
 
 
 class TenantSession:
-    """What :class:`~session.shared_session.SharedSession` does, for one principal; Forbidden without the right."""
+    """The :class:`~braid.session.shared_session.SharedSession` of one principal; Forbidden without the right."""
 
     def __init__(
         self,

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from operators.queries import lookups_of
-from session.commands.query_requests import PlannedQuery
-from session.state.catalog import Catalog, StreamState, TableState
-from session.state.query_record import QueryRecord
-from session.state.session_state import SessionState
-from sources.core.errors import Conflict, Overloaded, UnknownObject
-from sources.core.names import name_key
+from braid.operators.queries import lookups_of
+from braid.session.commands.query_requests import PlannedQuery
+from braid.session.state.catalog import Catalog, StreamState, TableState
+from braid.session.state.query_record import QueryRecord
+from braid.session.state.session_state import SessionState
+from braid.sources.core.errors import Conflict, Overloaded, UnknownObject
+from braid.sources.core.names import name_key
 
 MAX_SHOWN = 20
 """How many queries an error names."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from session.access.principal import ADMIN, READ, WRITE
-from session.access.tenant_session import TenantSession
-from session.commands.query_requests import QueryRequest
-from session.sql.parser import parse_statement
-from session.sql.statements import (
+from braid.session.access.principal import ADMIN, READ, WRITE
+from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.query_requests import QueryRequest
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import (
     CreateQuery,
     CreateStream,
     CreateTable,
@@ -24,7 +24,7 @@ from session.sql.statements import (
     ShowTables,
     Statement,
 )
-from sources.core.errors import UnknownObject
+from braid.sources.core.errors import UnknownObject
 
 
 def execute_statement(caller: TenantSession, sql: str) -> dict[str, Any]:

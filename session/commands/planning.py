@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Event
 
-from sources.core.errors import BraidError, Overloaded
+from braid.sources.core.errors import BraidError, Overloaded
 
 
 @dataclass

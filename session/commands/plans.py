@@ -7,15 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from operators.queries import Query
-from operators.query_parts import OP, PTIME, VER
-from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
-from optimizer.join_costs import explain_join_order
-from optimizer.statistics import Statistics
-from session.commands.query_lookup import QueryLookup
-from session.state.session_state import SessionState
-from session.upkeep.reoptimization import Reoptimization
-from session.upkeep.scaling import Scaling
+from braid.operators.queries import Query
+from braid.operators.query_parts import OP, PTIME, VER
+from braid.optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
+from braid.optimizer.join_costs import explain_join_order
+from braid.optimizer.statistics import Statistics
+from braid.session.commands.query_lookup import QueryLookup
+from braid.session.state.session_state import SessionState
+from braid.session.upkeep.reoptimization import Reoptimization
+from braid.session.upkeep.scaling import Scaling
 
 
 class Plans:

@@ -2,7 +2,7 @@
 
 SQL is parsed and planned on the caller's thread, against a copy of the catalog; what that took for granted the command
 checks again on the writer's thread. ``begin_…`` return before a command is done, with a
-:class:`~session.commands.writer.Started` that gives the answer later: for callers that must not block.
+:class:`~braid.session.commands.writer.Started` that gives the answer later: for callers that must not block.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from operators.queries import Query
-from session.commands import planning
-from session.commands.admission import NOBODY, Owner, check_new_queries, check_replaced
-from session.commands.plans import Plans
-from session.commands.query_lookup import QueryLookup
-from session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
-from session.commands.table_rows import NamedTables, TableRows
-from session.commands.writer import Command, CommandGroup, Started, Wake, Writer
-from session.log.idempotency import current, current_key, has_effect
-from session.settings import OFF, Settings
-from session.sql.select import plan_select
-from session.sql.statements import Select
-from session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, full_name
-from session.state.requests import (
+from braid.operators.queries import Query
+from braid.session.commands import planning
+from braid.session.commands.admission import NOBODY, Owner, check_new_queries, check_replaced
+from braid.session.commands.plans import Plans
+from braid.session.commands.query_lookup import QueryLookup
+from braid.session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
+from braid.session.commands.table_rows import NamedTables, TableRows
+from braid.session.commands.writer import Command, CommandGroup, Started, Wake, Writer
+from braid.session.log.idempotency import current, current_key, has_effect
+from braid.session.settings import OFF, Settings
+from braid.session.sql.select import plan_select
+from braid.session.sql.statements import Select
+from braid.session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, full_name
+from braid.session.state.requests import (
     Key,
     QueriesAccepted,
     QueriesDeleted,
@@ -35,10 +35,10 @@ from session.state.requests import (
     QueryResumed,
     Request,
 )
-from session.state.session_state import SessionState
-from session.state.times import rfc3339
-from sources.core.errors import Conflict, MalformedRequest
-from sources.core.names import name_key
+from braid.session.state.session_state import SessionState
+from braid.session.state.times import rfc3339
+from braid.sources.core.errors import Conflict, MalformedRequest
+from braid.sources.core.names import name_key
 
 Answer = list[dict[str, Any]]
 MAX_DEPLOYMENTS = 1000

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from operators.queries import Query
-from router.deployment import Deployment
-from session.access.principal import ADMIN, ANYONE, Principal
-from session.log.archive import Archive
-from session.state.applied_epoch import SlotChange
-from session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
-from session.state.query_table import number_of
-from session.state.session_state import SessionState
-from session.upkeep.deliveries import SinkDeliveries
-from sources.core.errors import Gone, MalformedRequest, UnknownObject
+from braid.operators.queries import Query
+from braid.router.deployment import Deployment
+from braid.session.access.principal import ADMIN, ANYONE, Principal
+from braid.session.log.archive import Archive
+from braid.session.state.applied_epoch import SlotChange
+from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
+from braid.session.state.query_table import number_of
+from braid.session.state.session_state import SessionState
+from braid.session.upkeep.deliveries import SinkDeliveries
+from braid.sources.core.errors import Gone, MalformedRequest, UnknownObject
 
 MAX_LISTED = 1000
 MAX_LOOKED_AT = 1000

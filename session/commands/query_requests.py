@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.kinds import operator_of
-from operators.queries import Query, lookups_of
-from router.sinks.connectors import SinkDefinition, read_sink
-from session.commands import planning
-from session.commands.statements import read_query
-from session.commands.table_rows import NamedTables
-from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
-from session.state.catalog import Catalog
-from session.state.query_record import QueryRecord, full_name
-from session.state.sharing import shared_dict
-from sources.connectors.static_table import TableVersion
-from sources.core.confinement import OPEN, Confinement
-from sources.core.errors import BraidError, NotAllowed
-from sources.core.names import composed
+from braid.operators.kinds import operator_of
+from braid.operators.queries import Query, lookups_of
+from braid.router.sinks.connectors import SinkDefinition, read_sink
+from braid.session.commands import planning
+from braid.session.commands.statements import read_query
+from braid.session.commands.table_rows import NamedTables
+from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
+from braid.session.state.catalog import Catalog
+from braid.session.state.query_record import QueryRecord, full_name
+from braid.session.state.sharing import shared_dict
+from braid.sources.connectors.static_table import TableVersion
+from braid.sources.core.confinement import OPEN, Confinement
+from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.names import composed
 
 _ID = re.compile(r"q-\d+")
 LONGEST_NAME = 200

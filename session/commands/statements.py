@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from session.sql.inputs import NO_TABLES, KnownTables
-from session.sql.parser import parse_statement
-from session.sql.shapes import ReadQuery, Shapes
-from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
-from session.sql.statements import CreateStream, CreateTable
-from sources.connectors.registry import validate_definition
-from sources.connectors.static_table import TableDefinition
-from sources.core.confinement import OPEN, Confinement
-from sources.core.errors import NotAllowed
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
+from braid.session.sql.inputs import NO_TABLES, KnownTables
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.shapes import ReadQuery, Shapes
+from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
+from braid.session.sql.statements import CreateStream, CreateTable
+from braid.sources.connectors.registry import validate_definition
+from braid.sources.connectors.static_table import TableDefinition
+from braid.sources.core.confinement import OPEN, Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
 
 _shapes = Shapes()
 

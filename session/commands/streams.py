@@ -6,16 +6,16 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from session.commands.admission import check_new_name, check_unused
-from session.commands.statements import read_create_stream, to_definition
-from session.commands.writer import Command, CommandGroup, Writer
-from session.log.idempotency import current_key, has_effect
-from session.settings import Settings
-from session.state.requests import StreamCreated, StreamDropped
-from session.state.session_state import SessionState
-from sources.core.names import name_key
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
+from braid.session.commands.admission import check_new_name, check_unused
+from braid.session.commands.statements import read_create_stream, to_definition
+from braid.session.commands.writer import Command, CommandGroup, Writer
+from braid.session.log.idempotency import current_key, has_effect
+from braid.session.settings import Settings
+from braid.session.state.requests import StreamCreated, StreamDropped
+from braid.session.state.session_state import SessionState
+from braid.sources.core.names import name_key
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
 
 
 class Streams:

@@ -7,14 +7,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from operators.lookup.lookup_join import FOLDER, MAX_MATCHES, IndexedTables, LookupFailed, version_path
-from operators.lookup.lookups import Lookup, Refreshed, rows_at_first
-from operators.queries import Query, lookups_by_input, lookups_of
-from session.state.catalog import Catalog
-from session.state.session_state import SessionState
-from sources.connectors.static_table import TableDefinition, TableReader, TableVersion
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.storage import Storage
+from braid.operators.lookup.lookup_join import FOLDER, MAX_MATCHES, IndexedTables, LookupFailed, version_path
+from braid.operators.lookup.lookups import Lookup, Refreshed, rows_at_first
+from braid.operators.queries import Query, lookups_by_input, lookups_of
+from braid.session.state.catalog import Catalog
+from braid.session.state.session_state import SessionState
+from braid.sources.connectors.static_table import TableDefinition, TableReader, TableVersion
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.storage import Storage
 
 
 class TableRows:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from operators.lookup.lookups import Lookup
-from operators.queries import lookups_of
-from session.commands.admission import check_new_name, check_unused
-from session.commands.statements import read_create_table, to_table_definition
-from session.commands.table_rows import TableRows, inputs_with_new_rows
-from session.commands.writer import Command, CommandGroup, Writer
-from session.log.idempotency import current_key, has_effect
-from session.settings import Settings
-from session.state.catalog import Catalog
-from session.state.requests import TableCreated, TableDropped, TableRefreshed
-from session.state.session_state import SessionState
-from sources.connectors.static_table import TableVersion
-from sources.core.errors import UnknownObject
-from sources.core.names import name_key
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.queries import lookups_of
+from braid.session.commands.admission import check_new_name, check_unused
+from braid.session.commands.statements import read_create_table, to_table_definition
+from braid.session.commands.table_rows import TableRows, inputs_with_new_rows
+from braid.session.commands.writer import Command, CommandGroup, Writer
+from braid.session.log.idempotency import current_key, has_effect
+from braid.session.settings import Settings
+from braid.session.state.catalog import Catalog
+from braid.session.state.requests import TableCreated, TableDropped, TableRefreshed
+from braid.session.state.session_state import SessionState
+from braid.sources.connectors.static_table import TableVersion
+from braid.sources.core.errors import UnknownObject
+from braid.sources.core.names import name_key
 
 
 class Tables:

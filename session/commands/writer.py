@@ -21,10 +21,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from session.log.journal import Journal, ObjectJournal
-from session.state.requests import Announced, Request, new_queries, request_to_json
-from session.state.session_state import SessionState
-from sources.core.errors import NotReady
+from braid.session.log.journal import Journal, ObjectJournal
+from braid.session.state.requests import Announced, Request, new_queries, request_to_json
+from braid.session.state.session_state import SessionState
+from braid.sources.core.errors import NotReady
 
 Apply = Callable[[int, int, Sequence[Request]], None]
 Wake = Callable[[], None]

@@ -17,13 +17,13 @@ from functools import partial
 import orjson
 import pyarrow as pa
 
-from session.log.archive_index import ArchiveIndex, IndexLevel, RecordPlace
-from session.state.query_record import FAILED, RETIRED, QueryRecord
-from session.state.query_table import number_of
-from sources.core.checksums import crc32, with_checksum
-from sources.core.least_recently_used import LeastRecentlyUsed
-from sources.core.record_log import file_number
-from sources.core.storage import Storage, not_read_back
+from braid.session.log.archive_index import ArchiveIndex, IndexLevel, RecordPlace
+from braid.session.state.query_record import FAILED, RETIRED, QueryRecord
+from braid.session.state.query_table import number_of
+from braid.sources.core.checksums import crc32, with_checksum
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
+from braid.sources.core.record_log import file_number
+from braid.sources.core.storage import Storage, not_read_back
 
 FOLDER = "finished"
 ROWS = 256

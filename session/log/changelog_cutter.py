@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from bitarray import frozenbitarray
 
-from operators.joins.key_splits import KeySplit
-from session.state.catalog import TableState
-from session.state.changelog import Changelog, Created, Deleted, Freed, RefreshedTable, Regrouped, Split, resized
-from session.state.query_record import QueryRecord
-from session.state.query_table import number_of
-from session.state.session_state import SessionState
+from braid.operators.joins.key_splits import KeySplit
+from braid.session.state.catalog import TableState
+from braid.session.state.changelog import Changelog, Created, Deleted, Freed, RefreshedTable, Regrouped, Split, resized
+from braid.session.state.query_record import QueryRecord
+from braid.session.state.query_table import number_of
+from braid.session.state.session_state import SessionState
 
 
 def cut_changelog(

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from session.log.archive import compact
-from session.state.times import rfc3339
-from sources.core.record_log import RecordLog
+from braid.session.log.archive import compact
+from braid.session.state.times import rfc3339
+from braid.sources.core.record_log import RecordLog
 
 MAX_CHANGELOGS = 1000
 MAX_BYTES = 2 << 20

@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from engine.data_layout import CHANGELOGS
-from operators.joins.key_splits import KeySplit
-from session.log.changelog_cutter import cut_changelog
-from session.log.changelog_history import ChangelogHistory
-from session.state.changelog import Changelog
-from session.state.session_state import SessionState
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import CHANGELOGS
+from braid.operators.joins.key_splits import KeySplit
+from braid.session.log.changelog_cutter import cut_changelog
+from braid.session.log.changelog_history import ChangelogHistory
+from braid.session.state.changelog import Changelog
+from braid.session.state.session_state import SessionState
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 
 class ChangelogWriter:
@@ -43,7 +43,8 @@ class ChangelogWriter:
         groups: Mapping[str, int] | None = None,
         splits: Mapping[str, KeySplit] | None = None,
     ) -> Changelog | None:
-        """Cut a changelog of all that waits and write it; see :func:`~session.log.changelog_cutter.cut_changelog`.
+        """Cut a changelog of all that waits and write it; see
+        :func:`~braid.session.log.changelog_cutter.cut_changelog`.
 
         A former one that could not be written is written first. Return the new one, None when it would say nothing.
         """

@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from session.log.outcome_segments import OutcomeSegments, Row
-from session.state.requests import (
+from braid.session.log.outcome_segments import OutcomeSegments, Row
+from braid.session.state.requests import (
     Key,
     Outcome,
     OutcomeRecorded,
@@ -27,8 +27,8 @@ from session.state.requests import (
     outcome_from_json,
     outcome_to_json,
 )
-from sources.core.errors import BraidError, NotAllowed
-from sources.core.storage import Storage
+from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.storage import Storage
 
 FOLDER = "outcomes"
 NO_ANSWER = 429

@@ -25,9 +25,9 @@ from typing import Any
 
 import orjson
 
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog, file_number
-from sources.core.storage import Storage, sync_folder
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog, file_number
+from braid.sources.core.storage import Storage, sync_folder
 
 ROLL_BYTES = 16 << 20
 _CHECKSUM = 8

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from session.log.key_index import KeyIndex
-from sources.core.record_log import file_number
-from sources.core.storage import Storage, not_read_back
+from braid.session.log.key_index import KeyIndex
+from braid.sources.core.record_log import file_number
+from braid.sources.core.storage import Storage, not_read_back
 
 SEGMENT_OUTCOMES = 500
 COMPRESSION = 1

@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from engine.data_layout import ACTIVATIONS, CHANGELOGS, PLANS
-from operators.live_queries import LiveQuery
-from session.log.archive import compact
-from session.state.session_state import SessionState
-from sources.core.record_log import RecordLog, file_number
-from sources.core.storage import Storage
+from braid.engine.data_layout import ACTIVATIONS, CHANGELOGS, PLANS
+from braid.operators.live_queries import LiveQuery
+from braid.session.log.archive import compact
+from braid.session.state.session_state import SessionState
+from braid.sources.core.record_log import RecordLog, file_number
+from braid.sources.core.storage import Storage
 
 EVERY_EPOCHS = 100
 MAX_EPOCHS = 1000

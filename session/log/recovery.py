@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.data_layout import BATCHES, CHANGELOGS
-from session.log.idempotency import Idempotency
-from session.log.journal import open_journal
-from session.log.snapshot import PATH
-from session.state.changelog import Changelog
-from session.state.requests import FOLDER, request_from_json
-from session.state.session_state import SessionState
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage, not_read_back
+from braid.engine.data_layout import BATCHES, CHANGELOGS
+from braid.session.log.idempotency import Idempotency
+from braid.session.log.journal import open_journal
+from braid.session.log.snapshot import PATH
+from braid.session.state.changelog import Changelog
+from braid.session.state.requests import FOLDER, request_from_json
+from braid.session.state.session_state import SessionState
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage, not_read_back
 
 
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:

@@ -20,19 +20,19 @@ from typing import Any
 
 import orjson
 
-from operators.joins.key_splits import KeySplit
-from optimizer.plan import Plan
-from session.log.archive import Archive, ArchiveSegment
-from session.state.applied_epoch import AppliedEpoch, UnappliedEpoch
-from session.state.catalog import StreamState, TableState
-from session.state.query_record import PROGRESS, QueryRecord
-from session.state.session_state import SessionState
-from session.state.slots import SlotTable
-from sources.core.checksums import crc32
-from sources.core.errors import CorruptData
-from sources.core.names import composed
-from sources.core.record_log import file_number
-from sources.core.storage import Storage, not_read_back
+from braid.operators.joins.key_splits import KeySplit
+from braid.optimizer.plan import Plan
+from braid.session.log.archive import Archive, ArchiveSegment
+from braid.session.state.applied_epoch import AppliedEpoch, UnappliedEpoch
+from braid.session.state.catalog import StreamState, TableState
+from braid.session.state.query_record import PROGRESS, QueryRecord
+from braid.session.state.session_state import SessionState
+from braid.session.state.slots import SlotTable
+from braid.sources.core.checksums import crc32
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.names import composed
+from braid.sources.core.record_log import file_number
+from braid.sources.core.storage import Storage, not_read_back
 
 PATH = "session.json"
 HEADS = "queries"

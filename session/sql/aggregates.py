@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operators.evaluation import fold
-from operators.expressions import Call, Column, Expression, Literal, columns_of
-from operators.functions import call
-from operators.functions.casts import cast_to
-from operators.functions.coercion import UNTYPED_NULL, describe
-from operators.functions.sql_text import sql_text
-from operators.query_parts import COUNT_ALL, Measure
-from session.sql.expressions import Binder
-from session.sql.parsing.function_names import shown_aggregate
-from session.sql.scope import WINDOW_COLUMNS, Names
-from session.sql.syntax import Node, walk
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
+from braid.operators.evaluation import fold
+from braid.operators.expressions import Call, Column, Expression, Literal, columns_of
+from braid.operators.functions import call
+from braid.operators.functions.casts import cast_to
+from braid.operators.functions.coercion import UNTYPED_NULL, describe
+from braid.operators.functions.sql_text import sql_text
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.session.sql.expressions import Binder
+from braid.session.sql.parsing.function_names import shown_aggregate
+from braid.session.sql.scope import WINDOW_COLUMNS, Names
+from braid.session.sql.syntax import Node, walk
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
 _KEY = "(key)"

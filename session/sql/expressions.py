@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from operators.evaluation import fold
-from operators.expressions import Expression, Literal
-from operators.functions import call
-from operators.functions.casts import cast_to
-from operators.functions.coercion import coerce, describe
-from operators.functions.comparison import MIRRORED
-from session.sql.parsing.function_names import shown_aggregate
-from session.sql.parsing.limits import ParserLimits
-from session.sql.scope import WINDOW_COLUMNS, Names
-from session.sql.syntax import Node
-from sources.core.errors import NotAllowed, SqlNotAllowed
-from sources.core.schema import BIGINT, BOOLEAN, NULL, VARCHAR
+from braid.operators.evaluation import fold
+from braid.operators.expressions import Expression, Literal
+from braid.operators.functions import call
+from braid.operators.functions.casts import cast_to
+from braid.operators.functions.coercion import coerce, describe
+from braid.operators.functions.comparison import MIRRORED
+from braid.session.sql.parsing.function_names import shown_aggregate
+from braid.session.sql.parsing.limits import ParserLimits
+from braid.session.sql.scope import WINDOW_COLUMNS, Names
+from braid.session.sql.syntax import Node
+from braid.sources.core.errors import NotAllowed, SqlNotAllowed
+from braid.sources.core.schema import BIGINT, BOOLEAN, NULL, VARCHAR
 
 _COMPARING = (*MIRRORED, "between", "in", "is_distinct_from", "is_not_distinct_from")
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from operators.lookup.lookups import Lookup
-from session.sql.scope import JoinedTable, check_descriptor, did_you_mean, listed
-from session.sql.statements import JoinedSource, Select, WindowedSource
-from sources.connectors.static_table import TableVersion
-from sources.core.schema import StreamDefinition
+from braid.operators.lookup.lookups import Lookup
+from braid.session.sql.scope import JoinedTable, check_descriptor, did_you_mean, listed
+from braid.session.sql.statements import JoinedSource, Select, WindowedSource
+from braid.sources.connectors.static_table import TableVersion
+from braid.sources.core.schema import StreamDefinition
 
 _MAX_NAMES = 20
 _ALIAS = re.compile(r"\w+")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operators.expressions import Expression
-from operators.joins.query import Grouping, Join, JoinInput
-from operators.query_parts import Measure, Output
-from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
-from session.sql.aggregates import AggregateBinder, first_aggregate
-from session.sql.expressions import Binder
-from session.sql.join_conditions import JoinConditions, under_casts
-from session.sql.join_scope import JoinScope
-from session.sql.scope import Scope
-from session.sql.select_list import aliases, group_keys, output_name, windowed_outputs, with_bounds
-from session.sql.statements import Select, WindowedSource
-from session.sql.syntax import Node
+from braid.operators.expressions import Expression
+from braid.operators.joins.query import Grouping, Join, JoinInput
+from braid.operators.query_parts import Measure, Output
+from braid.operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
+from braid.session.sql.aggregates import AggregateBinder, first_aggregate
+from braid.session.sql.expressions import Binder
+from braid.session.sql.join_conditions import JoinConditions, under_casts
+from braid.session.sql.join_scope import JoinScope
+from braid.session.sql.scope import Scope
+from braid.session.sql.select_list import aliases, group_keys, output_name, windowed_outputs, with_bounds
+from braid.session.sql.statements import Select, WindowedSource
+from braid.session.sql.syntax import Node
 
 _EARLY = " An aggregate or GROUP BY, such as SELECT COUNT(*) …, has early rows."
 

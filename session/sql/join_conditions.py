@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from operators.evaluation import holds_for_nulls, is_null_for_nulls
-from operators.expressions import Call, Expression, all_of, columns_of, conjuncts_of
-from operators.functions import call
-from operators.functions.coercion import in_one_type
-from operators.joins.parts import without_alias
-from operators.joins.query import JoinInput
-from session.sql.expressions import Binder
-from session.sql.join_scope import JoinScope
-from session.sql.scope import WINDOW_COLUMNS
-from session.sql.statements import Select
-from session.sql.syntax import Node, conjuncts
+from braid.operators.evaluation import holds_for_nulls, is_null_for_nulls
+from braid.operators.expressions import Call, Expression, all_of, columns_of, conjuncts_of
+from braid.operators.functions import call
+from braid.operators.functions.coercion import in_one_type
+from braid.operators.joins.parts import without_alias
+from braid.operators.joins.query import JoinInput
+from braid.session.sql.expressions import Binder
+from braid.session.sql.join_scope import JoinScope
+from braid.session.sql.scope import WINDOW_COLUMNS
+from braid.session.sql.statements import Select
+from braid.session.sql.syntax import Node, conjuncts
 
 _EQUALITIES = "A join of streams compares each input with others by equal columns, as in a.user_id = b.user_id"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from operators.expressions import Column
-from session.sql.parsing.tokens import SqlText
-from session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean, shown_name
-from sources.core.schema import TIMESTAMP
+from braid.operators.expressions import Column
+from braid.session.sql.parsing.tokens import SqlText
+from braid.session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean, shown_name
+from braid.sources.core.schema import TIMESTAMP
 
 
 class JoinScope:

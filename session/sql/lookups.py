@@ -12,20 +12,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from operators.evaluation import is_null_for_nulls
-from operators.expressions import Call, Column, Expression, all_of, columns_of
-from operators.functions.coercion import in_one_type
-from operators.functions.sql_text import sql_text
-from operators.lookup.lookup_join import MAX_MATCHES, TableIndex
-from operators.lookup.lookups import Lookup
-from session.sql.expressions import Binder
-from session.sql.inputs import KnownTables, SelectInput, inputs_of
-from session.sql.join_scope import JoinScope
-from session.sql.scope import JoinedTable, Scope
-from session.sql.statements import Select
-from session.sql.syntax import Node, conjuncts, walk
-from sources.connectors.static_table import TableVersion
-from sources.core.schema import StreamDefinition
+from braid.operators.evaluation import is_null_for_nulls
+from braid.operators.expressions import Call, Column, Expression, all_of, columns_of
+from braid.operators.functions.coercion import in_one_type
+from braid.operators.functions.sql_text import sql_text
+from braid.operators.lookup.lookup_join import MAX_MATCHES, TableIndex
+from braid.operators.lookup.lookups import Lookup
+from braid.session.sql.expressions import Binder
+from braid.session.sql.inputs import KnownTables, SelectInput, inputs_of
+from braid.session.sql.join_scope import JoinScope
+from braid.session.sql.scope import JoinedTable, Scope
+from braid.session.sql.statements import Select
+from braid.session.sql.syntax import Node, conjuncts, walk
+from braid.sources.connectors.static_table import TableVersion
+from braid.sources.core.schema import StreamDefinition
 
 MAX_TABLES = 10
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from sqlglot.errors import SqlglotError
 
-from session.sql.parsing.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
-from session.sql.parsing.select_parser import BraidParser, open_parser
-from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
-from session.sql.statements import (
+from braid.session.sql.parsing.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
+from braid.session.sql.parsing.select_parser import BraidParser, open_parser
+from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
+from braid.session.sql.statements import (
     CreateQuery,
     DropQuery,
     DropStream,
@@ -21,7 +21,7 @@ from session.sql.statements import (
     ShowTables,
     Statement,
 )
-from sources.core.errors import BraidError, SqlNotAllowed
+from braid.sources.core.errors import BraidError, SqlNotAllowed
 
 _STATEMENTS = (
     "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, REFRESH TABLE, SHOW STREAMS | TABLES | QUERIES,"

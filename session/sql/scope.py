@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from operators.expressions import Column
-from operators.lookup.lookups import Lookup
-from operators.query_parts import WINDOW_END, WINDOW_START
-from session.sql.parsing.tokens import SqlText
-from session.sql.statements import WindowedSource
-from sources.connectors.static_table import TableDefinition
-from sources.core.errors import SqlNotAllowed
-from sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition
+from braid.operators.expressions import Column
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.session.sql.parsing.tokens import SqlText
+from braid.session.sql.statements import WindowedSource
+from braid.sources.connectors.static_table import TableDefinition
+from braid.sources.core.errors import SqlNotAllowed
+from braid.sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition
 
 MAX_NAMES = 50
 WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operators.expressions import Expression
-from operators.functions.sql_text import sql_text
-from operators.queries import Aggregation, Query, Selection
-from operators.query_parts import Measure
-from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
-from session.sql.aggregates import AggregateBinder, first_aggregate
-from session.sql.expressions import Binder
-from session.sql.inputs import NO_TABLES, KnownTables
-from session.sql.join import plan_join
-from session.sql.lookups import with_lookups
-from session.sql.parser import parse_statement
-from session.sql.scope import Scope
-from session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs
-from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
-from session.sql.statements import CreateQuery, Explain, Select, Statement
-from session.sql.syntax import Node
-from sources.core.errors import SqlNotAllowed
-from sources.core.schema import StreamDefinition
+from braid.operators.expressions import Expression
+from braid.operators.functions.sql_text import sql_text
+from braid.operators.queries import Aggregation, Query, Selection
+from braid.operators.query_parts import Measure
+from braid.operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
+from braid.session.sql.aggregates import AggregateBinder, first_aggregate
+from braid.session.sql.expressions import Binder
+from braid.session.sql.inputs import NO_TABLES, KnownTables
+from braid.session.sql.join import plan_join
+from braid.session.sql.lookups import with_lookups
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.scope import Scope
+from braid.session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs
+from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
+from braid.session.sql.statements import CreateQuery, Explain, Select, Statement
+from braid.session.sql.syntax import Node
+from braid.sources.core.errors import SqlNotAllowed
+from braid.sources.core.schema import StreamDefinition
 
 _SAME_GROUPS = "Each GROUP BY key has sessions of its own, so PARTITION BY must name what GROUP BY does"
 

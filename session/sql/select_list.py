@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from operators.expressions import Column, Expression, Literal
-from operators.query_parts import WINDOW_END, WINDOW_START, Output
-from session.sql.expressions import Binder
-from session.sql.scope import WINDOW_COLUMNS, Names
-from session.sql.statements import Select, SelectItem
-from session.sql.syntax import Node
-from sources.core.schema import TIMESTAMP
+from braid.operators.expressions import Column, Expression, Literal
+from braid.operators.query_parts import WINDOW_END, WINDOW_START, Output
+from braid.session.sql.expressions import Binder
+from braid.session.sql.scope import WINDOW_COLUMNS, Names
+from braid.session.sql.statements import Select, SelectItem
+from braid.session.sql.syntax import Node
+from braid.sources.core.schema import TIMESTAMP
 
 
 def group_keys(select: Select, scope: Names) -> tuple[Expression, ...]:

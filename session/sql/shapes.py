@@ -18,20 +18,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from operators.expressions import Literal
-from operators.queries import Aggregation, Query, Selection
-from session.sql.expressions import Binder
-from session.sql.inputs import NO_TABLES, KnownTables
-from session.sql.parser import parse_statement
-from session.sql.parsing.tokens import SqlText
-from session.sql.parsing.tree import TreeReader
-from session.sql.scope import Scope
-from session.sql.select import plan_select
-from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
-from session.sql.statements import CreateQuery, Select
-from session.sql.syntax import Node, walk
-from sources.core.errors import BraidError, NotAllowed
-from sources.core.schema import StreamDefinition
+from braid.operators.expressions import Literal
+from braid.operators.queries import Aggregation, Query, Selection
+from braid.session.sql.expressions import Binder
+from braid.session.sql.inputs import NO_TABLES, KnownTables
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.parsing.tokens import SqlText
+from braid.session.sql.parsing.tree import TreeReader
+from braid.session.sql.scope import Scope
+from braid.session.sql.select import plan_select
+from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
+from braid.session.sql.statements import CreateQuery, Select
+from braid.session.sql.syntax import Node, walk
+from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.schema import StreamDefinition
 
 MAX_SHAPES = 2000
 LONGEST = 2000

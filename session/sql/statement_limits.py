@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from operators.functions.comparison import MIRRORED
-from operators.kinds import kind_of
-from operators.queries import Query
-from session.sql.statements import Select
-from session.sql.syntax import Node, walk
+from braid.operators.functions.comparison import MIRRORED
+from braid.operators.kinds import kind_of
+from braid.operators.queries import Query
+from braid.session.sql.statements import Select
+from braid.session.sql.syntax import Node, walk
 
 _CONDITIONS = frozenset(
     {

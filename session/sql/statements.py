@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from operators.windows import Emit, SessionWindow, Window
-from session.sql.parsing.tokens import SqlText
-from session.sql.syntax import Node
-from sources.core.schema import Schema, StreamSchema
-from sources.core.watermark_options import WatermarkOptions
+from braid.operators.windows import Emit, SessionWindow, Window
+from braid.session.sql.parsing.tokens import SqlText
+from braid.session.sql.syntax import Node
+from braid.sources.core.schema import Schema, StreamSchema
+from braid.sources.core.watermark_options import WatermarkOptions
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class EmitClause:
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT statement: the syntax only; :func:`session.sql.select.plan_select` gives it meaning."""
+    """A SELECT statement: the syntax only; :func:`braid.session.sql.select.plan_select` gives it meaning."""
 
     sql: SqlText
     start: int

@@ -18,11 +18,11 @@ class Node:
     ========= =================================================== =====================
     name      the parts of the name, such as ``("p", "price")``   none
     star      the qualifier of ``p.*``, or None                   none
-    literal   an :class:`operators.expressions.Literal`           none
+    literal   an :class:`braid.operators.expressions.Literal`           none
     interval  ``(months, microseconds)``                          none
-    call      a key of ``operators.functions.FUNCTIONS``          its arguments
+    call      a key of ``braid.operators.functions.FUNCTIONS``          its arguments
     aggregate a value of ``AGGREGATES``, or ``count_distinct``    its argument or a star
-    cast      a :class:`sources.core.schema.ColumnType`                the value
+    cast      a :class:`braid.sources.core.schema.ColumnType`                the value
     ========= =================================================== =====================
     """
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.epoch_state import EpochChange, EpochState
-from session.state.query_record import QueryRecord, Times
-from sources.core.schema import StreamDefinition
+from braid.operators.epoch_state import EpochChange, EpochState
+from braid.session.state.query_record import QueryRecord, Times
+from braid.sources.core.schema import StreamDefinition
 
 SlotChange = tuple[int, QueryRecord | None]
 """A slot, and the query that has it now, of which only what never changes may be read."""

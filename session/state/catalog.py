@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from operators.lookup.lookups import Refreshed, refreshes_before, version_name
-from operators.queries import Query, lookups_of
-from session.state.times import rfc3339
-from sources.connectors.static_table import CONNECTOR, TableDefinition
-from sources.core.errors import UnknownObject
-from sources.core.names import name_key
-from sources.core.schema import StreamDefinition
+from braid.operators.lookup.lookups import Refreshed, refreshes_before, version_name
+from braid.operators.queries import Query, lookups_of
+from braid.session.state.times import rfc3339
+from braid.sources.connectors.static_table import CONNECTOR, TableDefinition
+from braid.sources.core.errors import UnknownObject
+from braid.sources.core.names import name_key
+from braid.sources.core.schema import StreamDefinition
 
 _COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
 

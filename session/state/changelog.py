@@ -8,10 +8,10 @@ from typing import Any
 
 from bitarray import bitarray, frozenbitarray
 
-from operators.epoch_state import EpochChange
-from operators.queries import Query, query_from_json
-from sources.core.errors import CorruptData
-from sources.core.schema import StreamDefinition
+from braid.operators.epoch_state import EpochChange
+from braid.operators.queries import Query, query_from_json
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.schema import StreamDefinition
 
 
 class _Entry:

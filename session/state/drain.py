@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 
-from session.state.query_record import QueryRecord
+from braid.session.state.query_record import QueryRecord
 
 Streams = tuple[str, ...]
 

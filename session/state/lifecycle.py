@@ -1,7 +1,7 @@
 """The life of a query: what its deletion, pause, resumption, failure and the end of a deployment bring with them.
 
-A record of a query says which state it is in (:mod:`session.state.query_record`). What else depends on that follows
-here: how many queries are in each state, who uses a stream, what waits for the next changelog, and who drains.
+A record of a query says which state it is in (:mod:`braid.session.state.query_record`). What else depends on that
+follows here: how many queries are in each state, who uses a stream, what waits for the next changelog, and who drains.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from session.state.catalog import Catalog
-from session.state.drain import Draining
-from session.state.pending_changes import PendingChanges
-from session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
-from session.state.query_table import QueryTable
+from braid.session.state.catalog import Catalog
+from braid.session.state.drain import Draining
+from braid.session.state.pending_changes import PendingChanges
+from braid.session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
+from braid.session.state.query_table import QueryTable
 
 
 class QueryLifecycle:

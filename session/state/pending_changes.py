@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sources.core.schema import StreamDefinition
+from braid.sources.core.schema import StreamDefinition
 
 
 class PendingChanges:

@@ -11,7 +11,7 @@ A query is PENDING until the first batch that has its epoch begins, DRAINING fro
 it has drained (or was deleted when there was nothing to drain). From an accepted pause on it is PAUSED: it drains in
 the same way, and then it has no slot. Resumed, it waits until it has drained, and begins a new *deployment*, with a
 slot and an epoch; ``deployments`` has the earlier ones. It may become FAILED whenever it has a slot. Only
-:mod:`session.state.session_state` and :mod:`session.state.lifecycle` call the methods that change a record.
+:mod:`braid.session.state.session_state` and :mod:`braid.session.state.lifecycle` call the methods that change a record.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from operators.live_queries import UNGROUPED
-from operators.queries import Query, query_from_json
-from router.deployment import Deployment, EventTimes
-from session.state.sharing import shared, shared_dict
-from session.state.times import rfc3339
-from sources.core.names import composed
+from braid.operators.live_queries import UNGROUPED
+from braid.operators.queries import Query, query_from_json
+from braid.router.deployment import Deployment, EventTimes
+from braid.session.state.sharing import shared, shared_dict
+from braid.session.state.times import rfc3339
+from braid.sources.core.names import composed
 
 PENDING, RUNNING, PAUSED, DRAINING, RETIRED, FAILED = STATES = (
     "PENDING",
@@ -52,7 +52,7 @@ class QueryRecord:
     ``replaced_by`` are ids of queries.
 
     Many records share equal values (names of streams, labels, times): nobody may change them in place.
-    ``head_segment`` is where :mod:`session.log.snapshot` keeps the head, None before it does.
+    ``head_segment`` is where :mod:`braid.session.log.snapshot` keeps the head, None before it does.
     """
 
     id: str

@@ -6,7 +6,7 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from session.state.query_record import FAILED, RETIRED, QueryRecord
+from braid.session.state.query_record import FAILED, RETIRED, QueryRecord
 
 _MIN_GONE = 1000
 

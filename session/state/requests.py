@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from session.state.query_record import QueryRecord
-from sources.connectors.static_table import TableDefinition
-from sources.core import errors
-from sources.core.errors import BraidError, CorruptData, Forbidden, Overloaded, Position, Unauthorized
-from sources.core.schema import StreamDefinition
+from braid.session.state.query_record import QueryRecord
+from braid.sources.connectors.static_table import TableDefinition
+from braid.sources.core import errors
+from braid.sources.core.errors import BraidError, CorruptData, Forbidden, Overloaded, Position, Unauthorized
+from braid.sources.core.schema import StreamDefinition
 
 FOLDER = "requests"
 

@@ -3,9 +3,9 @@
 Requests say what was asked, changelogs what was decided, batch records what has happened. :meth:`apply_requests`,
 :meth:`apply_changelog` and :meth:`apply_batch` are where the state changes, live and at a replay alike; none of them
 looks at a clock, a disk or a thread. So a restart, which replays the logs from a snapshot, arrives at the same state.
-What follows from them for a single query, :mod:`session.state.lifecycle` says. Besides, :meth:`deploy_planned` applies
-early what the record of a batch is going to say, :meth:`remove` forgets settled queries, and ids are given ahead of the
-requests that use them.
+What follows from them for a single query, :mod:`braid.session.state.lifecycle` says. Besides, :meth:`deploy_planned`
+applies early what the record of a batch is going to say, :meth:`remove` forgets settled queries, and ids are given
+ahead of the requests that use them.
 
 Invariants:
 
@@ -24,19 +24,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.data_layout import PlannedBatch
-from operators.joins.key_splits import KeySplit
-from operators.queries import lookups_of
-from optimizer.plan import Plan
-from session.state.applied_epoch import AppliedEpoch, ClocksOf, SlotChange, UnappliedEpoch
-from session.state.catalog import Catalog, StreamState, TableState
-from session.state.changelog import Changelog
-from session.state.drain import Draining
-from session.state.lifecycle import QueryLifecycle
-from session.state.pending_changes import PendingChanges
-from session.state.query_record import PENDING, QueryRecord, Times
-from session.state.query_table import QueryTable, number_of
-from session.state.requests import (
+from braid.engine.data_layout import PlannedBatch
+from braid.operators.joins.key_splits import KeySplit
+from braid.operators.queries import lookups_of
+from braid.optimizer.plan import Plan
+from braid.session.state.applied_epoch import AppliedEpoch, ClocksOf, SlotChange, UnappliedEpoch
+from braid.session.state.catalog import Catalog, StreamState, TableState
+from braid.session.state.changelog import Changelog
+from braid.session.state.drain import Draining
+from braid.session.state.lifecycle import QueryLifecycle
+from braid.session.state.pending_changes import PendingChanges
+from braid.session.state.query_record import PENDING, QueryRecord, Times
+from braid.session.state.query_table import QueryTable, number_of
+from braid.session.state.requests import (
     OutcomeRecorded,
     QueriesAccepted,
     QueriesDeleted,
@@ -50,8 +50,8 @@ from session.state.requests import (
     TableDropped,
     TableRefreshed,
 )
-from session.state.slots import SlotTable
-from sources.core.errors import CorruptData
+from braid.session.state.slots import SlotTable
+from braid.sources.core.errors import CorruptData
 
 
 class SessionState:
@@ -136,7 +136,7 @@ class SessionState:
                         refreshed.refresh(version)
                         self.pending.table_refreshed(table_id, at_us)
                 case OutcomeRecorded():
-                    pass  # kept by session.log.idempotency
+                    pass  # kept by braid.session.log.idempotency
         self.requests = number
 
     def _accept(self, record: QueryRecord, at_us: int) -> None:

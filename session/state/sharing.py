@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from operators.queries import Query
+from braid.operators.queries import Query
 
 MAX_KEPT = 10_000
 

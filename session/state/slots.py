@@ -13,7 +13,7 @@ from typing import Any
 
 from bitarray import bitarray
 
-from sources.core.errors import CorruptData
+from braid.sources.core.errors import CorruptData
 
 
 class SlotTable:

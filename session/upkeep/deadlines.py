@@ -8,9 +8,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 
-from session.settings import Settings
-from session.state.query_record import QueryRecord
-from session.state.session_state import SessionState
+from braid.session.settings import Settings
+from braid.session.state.query_record import QueryRecord
+from braid.session.state.session_state import SessionState
 
 LOOK_AROUND_US = 200_000
 JUMP_US = 1_000_000

@@ -9,17 +9,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from router.delivery.delivery_log import DeliveredQuery, DeliveryWriter
-from router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress, part_of, parts_alive, read_progress
-from router.deployment import Deployment
-from router.sinks.connectors import read_sink
-from session.log.archive import Archive
-from session.state.applied_epoch import SlotChange
-from session.state.query_record import QueryRecord
-from session.state.query_table import number_of
-from session.state.session_state import SessionState
-from session.state.times import rfc3339
-from sources.core.storage import Storage
+from braid.router.delivery.delivery_log import DeliveredQuery, DeliveryWriter
+from braid.router.delivery.progress import (
+    DELIVERING,
+    DONE,
+    RETRYING,
+    DeliveryProgress,
+    part_of,
+    parts_alive,
+    read_progress,
+)
+from braid.router.deployment import Deployment
+from braid.router.sinks.connectors import read_sink
+from braid.session.log.archive import Archive
+from braid.session.state.applied_epoch import SlotChange
+from braid.session.state.query_record import QueryRecord
+from braid.session.state.query_table import number_of
+from braid.session.state.session_state import SessionState
+from braid.session.state.times import rfc3339
+from braid.sources.core.storage import Storage
 
 FRESH_SECONDS = 0.5
 ALIVE_SECONDS = 20.0

@@ -23,10 +23,10 @@ from typing import Any
 import orjson
 import psutil
 
-from engine.data_layout import DAMAGED, FAILING_FILE, HEARTBEAT, JOB_FILE, READY_FILE, read_damage
-from engine.recovery.checkpoint import check_checkpoint
-from session.upkeep.supervisor import Supervisor, family_of, is_gone, kill_all, log
-from sources.core.storage import Storage
+from braid.engine.data_layout import DAMAGED, FAILING_FILE, HEARTBEAT, JOB_FILE, READY_FILE, read_damage
+from braid.engine.recovery.checkpoint import check_checkpoint
+from braid.session.upkeep.supervisor import Supervisor, family_of, is_gone, kill_all, log
+from braid.sources.core.storage import Storage
 
 SCRATCH_FILE = "scratch.json"
 SCRATCH_PREFIX = "braid-job-"

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from engine.data_layout import read_partitions
-from operators.joins.key_splits import KeySplit
-from optimizer.key_splitting import KeySplitting, NoSplits
-from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
-from optimizer.regrouping import Regrouping
-from optimizer.statistics import Statistics
-from session.settings import AUTO, Settings
-from session.state.session_state import SessionState
-from session.state.times import rfc3339
-from sources.core.storage import Storage
+from braid.engine.data_layout import read_partitions
+from braid.operators.joins.key_splits import KeySplit
+from braid.optimizer.key_splitting import KeySplitting, NoSplits
+from braid.optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
+from braid.optimizer.regrouping import Regrouping
+from braid.optimizer.statistics import Statistics
+from braid.session.settings import AUTO, Settings
+from braid.session.state.session_state import SessionState
+from braid.session.state.times import rfc3339
+from braid.sources.core.storage import Storage
 
 
 @dataclass(frozen=True)

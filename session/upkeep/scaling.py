@@ -1,4 +1,4 @@
-"""How many executors are wanted: tells the Spark driver what :mod:`optimizer.scaling` decides, and shows it.
+"""How many executors are wanted: tells the Spark driver what :mod:`braid.optimizer.scaling` decides, and shows it.
 
 The session's writer calls :meth:`Scaling.observe` and :meth:`Scaling.look`; any thread may call the rest. The last
 decisions are in a file, from which a restart goes on. With ``executors_max`` 0 nothing is decided, and no file is kept.
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.data_layout import read_partitions
-from engine.spark.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
-from engine.spark.masters import has_executors
-from optimizer.scaling import Decision, Load, Pool, Rules, decide
-from session.settings import Settings
-from session.state.times import rfc3339
-from sources.core.storage import Storage
+from braid.engine.data_layout import read_partitions
+from braid.engine.spark.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
+from braid.engine.spark.masters import has_executors
+from braid.optimizer.scaling import Decision, Load, Pool, Rules, decide
+from braid.session.settings import Settings
+from braid.session.state.times import rfc3339
+from braid.sources.core.storage import Storage
 
 KEPT = 20
 LOOK_US = 1_000_000

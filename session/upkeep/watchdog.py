@@ -5,7 +5,7 @@ with a record. Without any for ``stall_seconds`` the service is not ready, and s
 
 - processes of the job that use no processor, or are stopped, hang: the job is ended at once;
 - a batch that goes on working is ended after ``batch_limit_seconds``. Its number is noted, so that the job finds out
-  what the batch cannot be run with before it runs it again (:mod:`engine.recovery.isolation`).
+  what the batch cannot be run with before it runs it again (:mod:`braid.engine.recovery.isolation`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 import psutil
 
-from engine.data_layout import BATCHES, read_heartbeat
-from engine.recovery.isolation_log import note_outlasted, pending_batch
-from session.upkeep.job_supervisor import JobSupervisor
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES, read_heartbeat
+from braid.engine.recovery.isolation_log import note_outlasted, pending_batch
+from braid.session.upkeep.job_supervisor import JobSupervisor
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 LOOK_SECONDS = 1.0
 # what starts, shows no signs of life before it runs

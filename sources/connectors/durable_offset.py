@@ -11,7 +11,7 @@ import os
 import struct
 from pathlib import Path
 
-from sources.core.errors import Conflict
+from braid.sources.core.errors import Conflict
 
 DURABLE = struct.Struct("<q")
 

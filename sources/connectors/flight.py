@@ -18,11 +18,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from sources.connectors.connector import Chunk, Extent, Malformed
-from sources.connectors.offset_watch import OffsetWatch, WatchedConnector
-from sources.core.errors import CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
-from sources.core.schema import StreamDefinition, StreamSchema
-from sources.formats.record_batches import MatchedColumns, match_columns
+from braid.sources.connectors.connector import Chunk, Extent, Malformed
+from braid.sources.connectors.offset_watch import OffsetWatch, WatchedConnector
+from braid.sources.core.errors import CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
+from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.formats.record_batches import MatchedColumns, match_columns
 
 OPTIONS = ("location", "path", "consumer")
 SCHEMES = ("grpc", "grpc+tcp", "grpc+tls")

@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from sources.connectors.connector import Chunk, Extent
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.sources.connectors.connector import Chunk, Extent
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 
 DATASETS: dict[str, tuple[Field, ...]] = {
     "purchases": (

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from sources.connectors.connector import Extent
-from sources.core.errors import BraidError
+from braid.sources.connectors.connector import Extent
+from braid.sources.core.errors import BraidError
 
 STALL_SECONDS = 0.05  # how long a caller waits for the server's answer
 ASK_EVERY_SECONDS = 0.01

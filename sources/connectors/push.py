@@ -3,7 +3,7 @@
 Invariants:
 
 - One :class:`PushLog` writes a stream (a lock on the file ``durable`` keeps others out); any number of processes read.
-- ``durable`` holds the offset up to which frames are on disk (:mod:`sources.connectors.durable_offset`).
+- ``durable`` holds the offset up to which frames are on disk (:mod:`braid.sources.connectors.durable_offset`).
 - What is at or after the durable offset may be torn by a crash; opening the log cuts it off. What is before it was
   acknowledged: if that does not read back, CorruptData is raised and nothing is cut.
 - Nothing is acknowledged that lies in a file which nobody could open any more, as its folder was removed or unmounted.
@@ -21,9 +21,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.connectors.connector import Chunk, Extent
-from sources.connectors.durable_offset import DURABLE, DurableOffset, read_durable
-from sources.connectors.segment import (
+from braid.sources.connectors.connector import Chunk, Extent
+from braid.sources.connectors.durable_offset import DURABLE, DurableOffset, read_durable
+from braid.sources.connectors.segment import (
     FrameHeader,
     MalformedInput,
     SegmentFile,
@@ -38,9 +38,9 @@ from sources.connectors.segment import (
     segment_index,
     segment_path,
 )
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage, not_read_back, sync_folder
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage, not_read_back, sync_folder
 
 PARTITION = "0"
 ROLL_BYTES = 64 << 20

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sources.connectors.connector import Connector
-from sources.connectors.files.connector import DiscoveringFileConnector, FileConnector
-from sources.connectors.files.connector import validate_options as validate_files
-from sources.connectors.files.options import FORMATS as FILE_FORMATS
-from sources.connectors.flight import FlightConnector
-from sources.connectors.flight import validate_options as validate_flight
-from sources.connectors.generator import GeneratorConnector, validate_options
-from sources.connectors.kafka.connector import KafkaConnector
-from sources.connectors.kafka.connector import validate_options as validate_kafka
-from sources.connectors.kafka.formats import FORMATS as KAFKA_FORMATS
-from sources.connectors.push import PushConnector, check_local
-from sources.core.confinement import OPEN, Confinement
-from sources.core.errors import NotAllowed
-from sources.core.schema import StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Connector
+from braid.sources.connectors.files.connector import DiscoveringFileConnector, FileConnector
+from braid.sources.connectors.files.connector import validate_options as validate_files
+from braid.sources.connectors.files.options import FORMATS as FILE_FORMATS
+from braid.sources.connectors.flight import FlightConnector
+from braid.sources.connectors.flight import validate_options as validate_flight
+from braid.sources.connectors.generator import GeneratorConnector, validate_options
+from braid.sources.connectors.kafka.connector import KafkaConnector
+from braid.sources.connectors.kafka.connector import validate_options as validate_kafka
+from braid.sources.connectors.kafka.formats import FORMATS as KAFKA_FORMATS
+from braid.sources.connectors.push import PushConnector, check_local
+from braid.sources.core.confinement import OPEN, Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 
 
 @dataclass(frozen=True)

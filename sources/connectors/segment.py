@@ -28,8 +28,8 @@ from typing import Any, Protocol, Self
 import orjson
 import pyarrow as pa
 
-from sources.connectors.connector import Malformed
-from sources.core.errors import CorruptData
+from braid.sources.connectors.connector import Malformed
+from braid.sources.core.errors import CorruptData
 
 MAGIC = b"BRF1"
 ALIGNMENT = 64  # what Arrow asks of buffers, so that what is read is used without a copy

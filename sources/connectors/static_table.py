@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from sources.core.errors import MalformedRequest, NotAllowed, TooLarge
-from sources.core.locations import locate
-from sources.core.schema import Schema, fields_from_json, fields_to_json
-from sources.formats.csv_document import check_delimiter, decode_csv
-from sources.formats.decoded import MalformedLine
-from sources.formats.json_document import decode_json
-from sources.formats.limits import TEXT_PIECE
-from sources.formats.ndjson import decode_ndjson
-from sources.formats.parquet_rows import ParquetRows
-from sources.formats.record_batches import match_columns
+from braid.sources.core.errors import MalformedRequest, NotAllowed, TooLarge
+from braid.sources.core.locations import locate
+from braid.sources.core.schema import Schema, fields_from_json, fields_to_json
+from braid.sources.formats.csv_document import check_delimiter, decode_csv
+from braid.sources.formats.decoded import MalformedLine
+from braid.sources.formats.json_document import decode_json
+from braid.sources.formats.limits import TEXT_PIECE
+from braid.sources.formats.ndjson import decode_ndjson
+from braid.sources.formats.parquet_rows import ParquetRows
+from braid.sources.formats.record_batches import match_columns
 
 CONNECTOR = "file"
 MAX_BYTES = 1 << 30
@@ -116,7 +116,7 @@ class TableReader:
     """Reads the files of tables; one that has not changed since is not read again.
 
     ``folder``, a path or a pyarrow filesystem URI, is what they must lie below, ``data_folder`` what they must lie
-    neither in nor above; see :mod:`sources.core.locations`.
+    neither in nor above; see :mod:`braid.sources.core.locations`.
     """
 
     def __init__(self, folder: str = "", data_folder: str = "") -> None:

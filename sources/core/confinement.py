@@ -10,10 +10,10 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sources.core.errors import BraidError
-from sources.core.locations import NOWHERE
-from sources.core.outgoing import EVERYWHERE, Outgoing
-from sources.core.storage import Storage
+from braid.sources.core.errors import BraidError
+from braid.sources.core.locations import NOWHERE
+from braid.sources.core.outgoing import EVERYWHERE, Outgoing
+from braid.sources.core.storage import Storage
 
 FILE = "confinement.json"
 
@@ -24,8 +24,8 @@ log = logging.getLogger("braid.confinement")
 class Confinement:
     """``table_folder`` is what files of streams and tables must lie below, ``sink_folder`` those of sinks.
 
-    Empty, they may lie anywhere; :data:`sources.core.locations.NOWHERE` allows none. Never may they lie in or above
-    ``data_folder``, that of the service, which each process knows by itself.
+    Empty, they may lie anywhere; :data:`braid.sources.core.locations.NOWHERE` allows none. Never may they lie in or
+    above ``data_folder``, that of the service, which each process knows by itself.
     """
 
     table_folder: str = ""

@@ -1,6 +1,6 @@
 """HTTP clients for places that statements name.
 
-They call what :mod:`sources.core.outgoing` allows, and follow no redirect.
+They call what :mod:`braid.sources.core.outgoing` allows, and follow no redirect.
 Where not everything is allowed, a proxy of the environment is not used: it would choose the address.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from sources.core.outgoing import Outgoing
+from braid.sources.core.outgoing import Outgoing
 
 
 def http_client(outgoing: Outgoing, timeout: float, **options: Any) -> httpx.Client:

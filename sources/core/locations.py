@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed
 
 NOWHERE = "none"
 _SECRET_PARAMETER = re.compile(r"secret|password|passwd|token|key|sig|credential", re.IGNORECASE)

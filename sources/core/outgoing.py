@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import urlsplit
 
-from sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed
 
 SETTING = "outgoing_allow"
 ANY, PUBLIC = "*", "public"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sources.core.storage import Storage, not_read_back
+from braid.sources.core.storage import Storage, not_read_back
 
 
 class RecordLog:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.core.errors import NotAllowed
-from sources.core.watermark_options import WatermarkOptions
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.watermark_options import WatermarkOptions
 
 INTEGER_KINDS = ("INT", "BIGINT")
 NUMERIC_KINDS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")

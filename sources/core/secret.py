@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.errors import NotAllowed, NotReady
 
 PREFIX = "secret:"
 VARIABLE = "BRAID_SECRET_"

@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from sources.core.checksums import crc32, json_document, named_checksum, read_json_document
-from sources.core.errors import CorruptData
+from braid.sources.core.checksums import crc32, json_document, named_checksum, read_json_document
+from braid.sources.core.errors import CorruptData
 
 
 class Storage:

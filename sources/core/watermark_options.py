@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed
 
 MAX_FUTURE = "max_future"
 IDLE_TIMEOUT = "idle_timeout"

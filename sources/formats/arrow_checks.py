@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from sources.core.columns import one_array
-from sources.core.errors import MalformedRequest, TooLarge
-from sources.core.schema import Field, Schema
-from sources.formats.arrow_metadata import check_stream
-from sources.formats.limits import PIECE, DecodingLimits
+from braid.sources.core.columns import one_array
+from braid.sources.core.errors import MalformedRequest, TooLarge
+from braid.sources.core.schema import Field, Schema
+from braid.sources.formats.arrow_metadata import check_stream
+from braid.sources.formats.limits import PIECE, DecodingLimits
 
 _VIEW_BYTES = 16
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sources.core.errors import MalformedRequest, TooLarge
-from sources.core.schema import Schema
-from sources.formats.arrow_metadata import check_stream
-from sources.formats.arrow_stream import decode_arrow_stream
-from sources.formats.binary import show_bytes
-from sources.formats.decoded import Decoded, MalformedLine, row_bytes
-from sources.formats.limits import MESSAGE
+from braid.sources.core.errors import MalformedRequest, TooLarge
+from braid.sources.core.schema import Schema
+from braid.sources.formats.arrow_metadata import check_stream
+from braid.sources.formats.arrow_stream import decode_arrow_stream
+from braid.sources.formats.binary import show_bytes
+from braid.sources.formats.decoded import Decoded, MalformedLine, row_bytes
+from braid.sources.formats.limits import MESSAGE
 
 
 def unpacked_bytes(value: bytes | None, schema: Schema) -> int:

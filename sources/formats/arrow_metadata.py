@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sources.core.errors import MalformedRequest, TooLarge
-from sources.formats.limits import DecodingLimits
+from braid.sources.core.errors import MalformedRequest, TooLarge
+from braid.sources.formats.limits import DecodingLimits
 
 LONGEST_SCHEMA = 4 << 20
 MAX_BATCHES = 20_000

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from sources.core.errors import MalformedRequest
-from sources.core.schema import Field, Schema
-from sources.formats.arrow_checks import is_text, read_columns, sound_array
-from sources.formats.coercion import complaint
-from sources.formats.columns import convert_text, convert_values, nulls, one_zero
-from sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes
-from sources.formats.limits import BODY, PIECE, DecodingLimits
-from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import Field, Schema
+from braid.sources.formats.arrow_checks import is_text, read_columns, sound_array
+from braid.sources.formats.coercion import complaint
+from braid.sources.formats.columns import convert_text, convert_values, nulls, one_zero
+from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes
+from braid.sources.formats.limits import BODY, PIECE, DecodingLimits
+from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 
 ROWS_AT_ONCE = 1 << 16
 DECIMALS = (pa.Decimal32Type, pa.Decimal64Type, pa.Decimal128Type, pa.Decimal256Type)

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from fastavro import schemaless_reader
 
-from sources.core.errors import NotAllowed
-from sources.core.schema import Field, Schema
-from sources.formats.arrow_stream import converter_of
-from sources.formats.avro_schema import AvroSchema
-from sources.formats.binary import show_bytes
-from sources.formats.columns import convert_values, nulls
-from sources.formats.decoded import Decoded, DecodedColumn, assemble
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import Field, Schema
+from braid.sources.formats.arrow_stream import converter_of
+from braid.sources.formats.avro_schema import AvroSchema
+from braid.sources.formats.binary import show_bytes
+from braid.sources.formats.columns import convert_values, nulls
+from braid.sources.formats.decoded import Decoded, DecodedColumn, assemble
 
 _HEADER = struct.Struct(">bI")
 _NO_SCHEMA = AvroSchema(None, {})

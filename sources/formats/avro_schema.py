@@ -15,7 +15,7 @@ import fastavro
 import orjson
 import pyarrow as pa
 
-from sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed
 
 LONGEST_SCHEMA = 1 << 20
 _SIMPLE: dict[str, pa.DataType] = {

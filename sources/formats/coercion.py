@@ -7,7 +7,7 @@ DOUBLE    any number within the range of doubles
 DECIMAL   a number, or a number as text, that fits precision and scale exactly
 VARCHAR   text
 DATE      ``"YYYY-MM-DD"``
-TIMESTAMP text as in :mod:`sources.formats.temporal`
+TIMESTAMP text as in :mod:`braid.sources.formats.temporal`
 ========= ==========================================================================
 
 Every type takes ``null``.
@@ -21,8 +21,8 @@ from collections.abc import Callable
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
-from sources.core.schema import ColumnType
-from sources.formats.temporal import parse_date, parse_timestamp
+from braid.sources.core.schema import ColumnType
+from braid.sources.formats.temporal import parse_date, parse_timestamp
 
 RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
 LONGEST_SHOWN = 100

@@ -1,7 +1,7 @@
 """Find a column by its name, and turn a list of JSON values into one Arrow column.
 
 Values that are all plainly right are converted in one go; otherwise each goes through
-:func:`sources.formats.coercion.coerce`. Both ways give the same.
+:func:`braid.sources.formats.coercion.coerce`. Both ways give the same.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.core.errors import MalformedRequest
-from sources.core.schema import ColumnType, Field
-from sources.formats.coercion import UnfitError, coerce, complaint
-from sources.formats.decoded import DecodedColumn
-from sources.formats.temporal import dates_of_text, timestamps_of_text
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import ColumnType, Field
+from braid.sources.formats.coercion import UnfitError, coerce, complaint
+from braid.sources.formats.decoded import DecodedColumn
+from braid.sources.formats.temporal import dates_of_text, timestamps_of_text
 
 MAX_NAMES = 50
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from sources.core.errors import MalformedRequest, NotAllowed
-from sources.core.schema import Field, Schema
-from sources.formats.columns import convert_values, find_column
-from sources.formats.decoded import Decoded, DecodedColumn, assemble
+from braid.sources.core.errors import MalformedRequest, NotAllowed
+from braid.sources.core.schema import Field, Schema
+from braid.sources.formats.columns import convert_values, find_column
+from braid.sources.formats.decoded import Decoded, DecodedColumn, assemble
 
 MAX_COLUMNS = 10_000
 _NO_DELIMITERS = "\"'\\\r\n"

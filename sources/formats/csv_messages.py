@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from sources.core.schema import Schema
-from sources.formats.csv_records import CsvLayout, decode_records, read_fast, record_ends, without_end
-from sources.formats.decoded import Decoded
-from sources.formats.texts import MARK
+from braid.sources.core.schema import Schema
+from braid.sources.formats.csv_records import CsvLayout, decode_records, read_fast, record_ends, without_end
+from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.texts import MARK
 
 WITH_CARE_AT_ONCE = 500
 

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from sources.core.columns import one_array
-from sources.core.errors import MalformedRequest
-from sources.core.schema import Field, Schema
-from sources.formats.columns import convert_text, find_column, one_zero
-from sources.formats.csv_document import convert_texts
-from sources.formats.decoded import Decoded, assemble
-from sources.formats.texts import NEWLINE, is_utf8, line_ends
+from braid.sources.core.columns import one_array
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import Field, Schema
+from braid.sources.formats.columns import convert_text, find_column, one_zero
+from braid.sources.formats.csv_document import convert_texts
+from braid.sources.formats.decoded import Decoded, assemble
+from braid.sources.formats.texts import NEWLINE, is_utf8, line_ends
 
 QUOTE, RETURN = b'"\r'
 _TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.core.schema import Schema
-from sources.formats.limits import SHOWN_FAULTS, DecodingLimits
+from braid.sources.core.schema import Schema
+from braid.sources.formats.limits import SHOWN_FAULTS, DecodingLimits
 
 
 class MalformedLine(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Callable
 
-from sources.core.errors import MalformedRequest
-from sources.core.schema import Schema
-from sources.formats.arrow_stream import decode_arrow_stream
-from sources.formats.decoded import Decoded
-from sources.formats.json_document import decode_json
-from sources.formats.limits import BODY, DecodingLimits
-from sources.formats.ndjson import decode_ndjson, read_carefully
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import Schema
+from braid.sources.formats.arrow_stream import decode_arrow_stream
+from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.json_document import decode_json
+from braid.sources.formats.limits import BODY, DecodingLimits
+from braid.sources.formats.ndjson import decode_ndjson, read_carefully
 
 Decoder = Callable[[bytes, Schema, DecodingLimits], Decoded]
 

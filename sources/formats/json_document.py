@@ -9,13 +9,13 @@ from typing import Any
 
 import orjson
 
-from sources.core.errors import MalformedRequest
-from sources.core.schema import Schema
-from sources.formats.coercion import show
-from sources.formats.decoded import Decoded, Gathered
-from sources.formats.json_rows import decode_rows, elements_of, needs_exact_numbers, parse_json
-from sources.formats.limits import BODY, DecodingLimits
-from sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import Schema
+from braid.sources.formats.coercion import show
+from braid.sources.formats.decoded import Decoded, Gathered
+from braid.sources.formats.json_rows import decode_rows, elements_of, needs_exact_numbers, parse_json
+from braid.sources.formats.limits import BODY, DecodingLimits
+from braid.sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
 
 WHOLE_BYTES = 4 << 20
 
@@ -46,7 +46,7 @@ def lines_of(body: bytes) -> bytes | None:
 
 
 def read_document(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
-    """Decode element by element, by the rules of :mod:`sources.formats.coercion`, some at a time."""
+    """Decode element by element, by the rules of :mod:`braid.sources.formats.coercion`, some at a time."""
     gathered = Gathered(schema, limits)
     first = 0
     try:

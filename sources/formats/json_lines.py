@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sources.core.schema import Schema
-from sources.formats.decoded import Decoded, MalformedLine
-from sources.formats.limits import TEXT_PIECE
-from sources.formats.messages import decode_json_messages
-from sources.formats.ndjson import BLANKS, decode_ndjson
-from sources.formats.texts import is_utf8
+from braid.sources.core.schema import Schema
+from braid.sources.formats.decoded import Decoded, MalformedLine
+from braid.sources.formats.limits import TEXT_PIECE
+from braid.sources.formats.messages import decode_json_messages
+from braid.sources.formats.ndjson import BLANKS, decode_ndjson
+from braid.sources.formats.texts import is_utf8
 
 
 def decode_json_lines(text: bytes, schema: Schema) -> Decoded:

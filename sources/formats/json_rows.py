@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 import orjson
 
-from sources.core.schema import Schema
-from sources.formats.coercion import show
-from sources.formats.columns import convert_values
-from sources.formats.decoded import Decoded, assemble
+from braid.sources.core.schema import Schema
+from braid.sources.formats.coercion import show
+from braid.sources.formats.columns import convert_values
+from braid.sources.formats.decoded import Decoded, assemble
 
 LONGEST_INT = 400  # beyond all columns; reading and showing an integer takes the square of its digits
 CROWDED_BYTES = 1 << 20

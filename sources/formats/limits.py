@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sources.core.errors import MalformedRequest, TooLarge
+from braid.sources.core.errors import MalformedRequest, TooLarge
 
 SHOWN_FAULTS = 3
 _NONE = 1 << 62

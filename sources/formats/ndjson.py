@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.json
 from pyarrow.json import ParseOptions, ReadOptions
 
-from sources.core.columns import one_array
-from sources.core.schema import ColumnType, Schema
-from sources.formats.columns import convert_text, one_zero
-from sources.formats.decoded import Decoded, Gathered, row_bytes
-from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
-from sources.formats.limits import BODY, DecodingLimits
+from braid.sources.core.columns import one_array
+from braid.sources.core.schema import ColumnType, Schema
+from braid.sources.formats.columns import convert_text, one_zero
+from braid.sources.formats.decoded import Decoded, Gathered, row_bytes
+from braid.sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
+from braid.sources.formats.limits import BODY, DecodingLimits
 
 BLOCK_BYTES = 1 << 20
 WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully
@@ -37,7 +37,7 @@ def decode_ndjson(body: bytes, schema: Schema, limits: DecodingLimits = BODY) ->
 
 
 def read_carefully(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
-    """Decode line by line, by the rules of :mod:`sources.formats.coercion`, some at a time."""
+    """Decode line by line, by the rules of :mod:`braid.sources.formats.coercion`, some at a time."""
     exact = needs_exact_numbers(schema)
     gathered = Gathered(schema, limits)
     lines: list[tuple[int, bytes]] = []

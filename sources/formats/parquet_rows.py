@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sources.core.errors import MalformedRequest
+from braid.sources.core.errors import MalformedRequest
 
 TEXT_BYTES = 64 << 20  # that texts of dictionaries take at once
 PAGE_BYTES = 1 << 16

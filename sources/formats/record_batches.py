@@ -1,7 +1,7 @@
 """Record batches of another process: columns are matched by name, and taken over without a copy when their types fit.
 
-All goes the way of pushed Arrow bodies (:mod:`sources.formats.arrow_checks`, :mod:`sources.formats.arrow_stream`), so
-both take the same.
+All goes the way of pushed Arrow bodies (:mod:`braid.sources.formats.arrow_checks`,
+:mod:`braid.sources.formats.arrow_stream`), so both take the same.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.core.errors import MalformedRequest
-from sources.core.schema import Field, Schema
-from sources.formats.arrow_checks import sound_array
-from sources.formats.arrow_stream import check_castable, decode_arrays
-from sources.formats.columns import find_column, one_zero
-from sources.formats.decoded import Decoded
-from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import Field, Schema
+from braid.sources.formats.arrow_checks import sound_array
+from braid.sources.formats.arrow_stream import check_castable, decode_arrays
+from braid.sources.formats.columns import find_column, one_zero
+from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class MatchedColumns:
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """Return the tuples of a batch of schema ``source``, and the rows that are none; rows are "lines", from 1.
 
-        Raises MalformedRequest when the batch is corrupt, TooLarge when it is beyond :class:`sources.formats.limits`.
+        Raises MalformedRequest when the batch is corrupt, TooLarge when it is beyond
+        :class:`braid.sources.formats.limits`.
         """
         if any(len(batch.column(position)) != batch.num_rows for position in self.positions):
             raise MalformedRequest("Each column must have as many rows as its batch.")

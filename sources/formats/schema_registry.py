@@ -8,11 +8,11 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.http_client import http_client
-from sources.core.outgoing import EVERYWHERE, Outgoing
-from sources.core.secret import reveal
-from sources.formats.avro_schema import AvroSchema, read_named, read_schema
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.http_client import http_client
+from braid.sources.core.outgoing import EVERYWHERE, Outgoing
+from braid.sources.core.secret import reveal
+from braid.sources.formats.avro_schema import AvroSchema, read_named, read_schema
 
 ANSWER_SECONDS = 2.0
 ASK_AGAIN_SECONDS = 10.0  # for a schema that was not there

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from operators.kinds import operator_of
-from operators.queries import Query
+from braid.operators.kinds import operator_of
+from braid.operators.queries import Query
 from tests.api.rest import Rest, open_rest
 from tests.router.batches import SECOND
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import uvicorn
 from httpx import Client, Response
 
-from api.serve import open_port, server_config
-from api.service import Service
-from session.settings import Settings
-from session.shared_session import SharedSession
-from sources.core.schema import StreamSchema
-from sources.core.storage import Storage
+from braid.api.serve import open_port, server_config
+from braid.api.service import Service
+from braid.session.settings import Settings
+from braid.session.shared_session import SharedSession
+from braid.sources.core.schema import StreamSchema
+from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND, BatchWriter
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from httpx import Response
 
-from session.access.access import Access
-from session.settings import Settings
-from sources.core.errors import NotAllowed
+from braid.session.access.access import Access
+from braid.session.settings import Settings
+from braid.sources.core.errors import NotAllowed
 from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 

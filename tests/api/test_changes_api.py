@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from api.cli.main import cli
-from api.client import BraidClient, BraidRefused
+from braid.api.cli.main import cli
+from braid.api.client import BraidClient, BraidRefused
 from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND

@@ -15,7 +15,7 @@ import orjson
 import pytest
 from fastapi import Response
 
-from api.client import (
+from braid.api.client import (
     BraidClient,
     BraidError,
     BraidQueryFailed,
@@ -24,7 +24,7 @@ from api.client import (
     checked_url,
     query_body,
 )
-from api.transport import translated
+from braid.api.transport import translated
 from tests.api.cli.playback import STREAM, Playback, problem, running
 
 SQL = "SELECT user_id FROM purchases WHERE price > 5"

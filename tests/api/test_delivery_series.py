@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.metrics.delivery_series import DeliverySeries
-from api.metrics.query_series import OTHER
-from router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress
-from session.upkeep.deliveries import STALLED
+from braid.api.metrics.delivery_series import DeliverySeries
+from braid.api.metrics.query_series import OTHER
+from braid.router.delivery.progress import DELIVERING, DONE, RETRYING, DeliveryProgress
+from braid.session.upkeep.deliveries import STALLED
 from tests.session.records import record
 
 SECOND = 1_000_000

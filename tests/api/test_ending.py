@@ -12,10 +12,10 @@ import httpx
 import psutil
 import pytest
 
-from engine.data_layout import BATCHES
-from engine.recovery.checkpoint import newest_offset
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.engine.recovery.checkpoint import newest_offset
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 
@@ -23,8 +23,8 @@ STREAM = "CREATE STREAM s (v INT, time TIMESTAMP LATENESS INTERVAL '1' SECOND) W
 DEAF = """
 import sys, time
 from pathlib import Path
-from api import serve
-from session.upkeep.supervisor import Supervisor
+from braid.api import serve
+from braid.session.upkeep.supervisor import Supervisor
 
 serve.END_SECONDS = 0.1
 child = Supervisor("child", [sys.executable, "-c", "import signal, time; time.sleep(1000)"], Path(sys.argv[1]))

@@ -7,7 +7,7 @@ import sys
 
 LOOK = """
 import gc, sys
-from api.interpreter import SWITCH_SECONDS, YOUNG_OBJECTS, tune
+from braid.api.interpreter import SWITCH_SECONDS, YOUNG_OBJECTS, tune
 tune()
 assert gc.isenabled()
 assert gc.get_freeze_count() > 1000

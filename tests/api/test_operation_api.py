@@ -13,9 +13,9 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from api import logs
-from engine.spark.executors import Registered, write_registered
-from router.delivery.progress import PARTS, DeliveryProgress, part_of, tell_alive, write_progress
+from braid.api import logs
+from braid.engine.spark.executors import Registered, write_registered
+from braid.router.delivery.progress import PARTS, DeliveryProgress, part_of, tell_alive, write_progress
 from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -322,7 +322,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
 
 
 def test_examples_of_the_documentation_work(rest: Rest) -> None:
-    from api.routes.documents import CREATE_STREAM, EVENTS, SELECT
+    from braid.api.routes.documents import CREATE_STREAM, EVENTS, SELECT
 
     assert rest.client.delete("/streams/purchases").status_code == 204
     rest.stream(CREATE_STREAM)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from api import pushes
-from api.pushes import Pushes, PushStream
-from session.log import outcome_segments
-from sources.connectors.push import PushLog
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
-from sources.formats.decoded import Decoded
+from braid.api import pushes
+from braid.api.pushes import Pushes, PushStream
+from braid.session.log import outcome_segments
+from braid.sources.connectors.push import PushLog
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
+from braid.sources.formats.decoded import Decoded
 from tests.sources.pushed import DEFINITION
 from tests.sources.pushed import tuples as tuples_of
 

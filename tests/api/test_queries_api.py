@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from operators.report import draw_sample
+from braid.operators.report import draw_sample
 from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -321,7 +321,7 @@ def test_what_cannot_reach_the_disk_is_refused_and_changes_nothing(rest: Rest, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("session.log.journal._sync", full)
+        patched.setattr("braid.session.log.journal._sync", full)
         for response in (
             rest.client.post("/queries", json={"sql": ALL}),
             rest.client.delete(f"/queries/{query['id']}"),

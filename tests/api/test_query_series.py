@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.metrics.query_series import OTHER, QuerySeries
-from operators.windows import SessionWindow
-from router.delivery.progress import LATENCY_SECONDS
+from braid.api.metrics.query_series import OTHER, QuerySeries
+from braid.operators.windows import SessionWindow
+from braid.router.delivery.progress import LATENCY_SECONDS
 from tests.session.queries import aggregation
 from tests.session.records import record as query_record
 

@@ -17,9 +17,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from router.cursor import CursorPosition
-from router.delivery.refused_rows import RefusedRow
-from session.log.archive import Archive
+from braid.router.cursor import CursorPosition
+from braid.router.delivery.refused_rows import RefusedRow
+from braid.session.log.archive import Archive
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND

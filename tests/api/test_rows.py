@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.http.problems import NotAcceptable
-from api.routes.rows import ARROW, JSON, NDJSON, negotiate
+from braid.api.http.problems import NotAcceptable
+from braid.api.routes.rows import ARROW, JSON, NDJSON, negotiate
 
 
 @pytest.mark.parametrize(

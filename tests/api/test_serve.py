@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from api.preconditions import CannotStart, check_format, check_home, check_java, check_python, lock_data_dir
-from api.serve import _trim, open_port, open_storage, serve
-from session.settings import Settings
-from sources.core.storage import Storage
+from braid.api.preconditions import CannotStart, check_format, check_home, check_java, check_python, lock_data_dir
+from braid.api.serve import _trim, open_port, open_storage, serve
+from braid.session.settings import Settings
+from braid.sources.core.storage import Storage
 
 
 def fake_java(folder: Path, says: str, status: int = 0) -> dict[str, str]:
@@ -76,7 +76,7 @@ def test_python_must_not_be_old(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_too_few_file_descriptors_are_named(limit: int, status: int, message: str) -> None:
-    code = "import resource, sys; from api import preconditions\n"
+    code = "import resource, sys; from braid.api import preconditions\n"
     code += f"resource.setrlimit(resource.RLIMIT_NOFILE, (100, {limit}))\n"
     code += "try: preconditions.check_descriptors(10_000)\n"
     code += "except preconditions.CannotStart as error: sys.exit(str(error))\n"
@@ -99,7 +99,7 @@ def test_a_data_directory_has_one_service(tmp_path: Path) -> None:
 
 
 def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
-    code = "import sys, signal; from api.preconditions import *; from sources.core.storage import Storage\n"
+    code = "import sys, signal; from braid.api.preconditions import *; from braid.sources.core.storage import Storage\n"
     code += "with lock_data_dir(Storage(sys.argv[1])): print('held', flush=True); signal.pause()"
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as holder:
@@ -150,8 +150,8 @@ def test_what_a_full_disk_keeps_from_being_trimmed_keeps_nothing_else(
         pushes=SimpleNamespace(trim=refused("pushes")),
         retention=SimpleNamespace(trim=refused("results")),
     )
-    monkeypatch.setattr("api.serve.TRIM_SECONDS", 0.01)
-    monkeypatch.setattr("api.serve.trim_plan_log", refused("plans"))
+    monkeypatch.setattr("braid.api.serve.TRIM_SECONDS", 0.01)
+    monkeypatch.setattr("braid.api.serve.trim_plan_log", refused("plans"))
     trimming = threading.Thread(target=_trim, args=(service, stopped), daemon=True)
     trimming.start()
     trimming.join(10)

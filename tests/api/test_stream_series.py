@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.metrics.stream_series import SharingSeries
+from braid.api.metrics.stream_series import SharingSeries
 from tests.session.records import record
 
 STREAMS = {"s-1": "purchases", "s-2": "ads"}

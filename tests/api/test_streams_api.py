@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sources.connectors.push import PushConnector
+from braid.sources.connectors.push import PushConnector
 from tests.api.rest import NDJSON, STREAM, Rest, open_rest
 from tests.router.batches import SECOND
 

@@ -11,13 +11,13 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bench_driver.query_spec import QuerySpec
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.queues.process import Pull, QueueSample
-from bench_driver.queues.ring import Ring
-from bench_driver.queues.schedule import RatePart, Schedule
-from bench_driver.queues.tuple_queue import TupleQueue
-from bench_driver.systems.system import (
+from braid.bench_driver.query_spec import QuerySpec
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.queues.process import Pull, QueueSample
+from braid.bench_driver.queues.ring import Ring
+from braid.bench_driver.queues.schedule import RatePart, Schedule
+from braid.bench_driver.queues.tuple_queue import TupleQueue
+from braid.bench_driver.systems.system import (
     OWN_GENERATOR,
     QUEUE,
     System,
@@ -26,7 +26,7 @@ from bench_driver.systems.system import (
     SystemOutput,
     UnsupportedError,
 )
-from bench_driver.workload import Churn, Workload
+from braid.bench_driver.workload import Churn, Workload
 
 CHUNK_SECONDS = 0.02
 LOOK_SECONDS = 0.001

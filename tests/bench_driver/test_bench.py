@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench_driver.bench import DONE, FAILED, INTERRUPTED, run_bench
-from bench_driver.bench_task import (
+from braid.bench_driver.bench import DONE, FAILED, INTERRUPTED, run_bench
+from braid.bench_driver.bench_task import (
     PEERS,
     Measure,
     Options,
@@ -26,9 +26,9 @@ from bench_driver.bench_task import (
     resolve_peers,
     run_settings,
 )
-from bench_driver.report.document import read_document
-from bench_driver.systems.system import SystemFailedError, UnsupportedError
-from bench_driver.workload import load_workload
+from braid.bench_driver.report.document import read_document
+from braid.bench_driver.systems.system import SystemFailedError, UnsupportedError
+from braid.bench_driver.workload import load_workload
 from tests.bench_driver.report.made_up_rows import made_up_row
 
 OPTIONS = Options(quick=False, rounds=1, seconds=None, seed=4)

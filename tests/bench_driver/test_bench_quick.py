@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench_driver.workload import list_workloads
+from braid.bench_driver.workload import list_workloads
 
 # a quick run takes less than three minutes a workload
 QUICK_SECONDS = 180.0
@@ -32,7 +32,7 @@ Report = dict[str, Any]
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     output = tmp_path_factory.mktemp("bench")
-    command = [sys.executable, "-m", "api.cli.main", "bench", *WORKLOADS, "--quick", *OPTIONS]
+    command = [sys.executable, "-m", "braid.api.cli.main", "bench", *WORKLOADS, "--quick", *OPTIONS]
     done = subprocess.run(
         [*command, "--output", str(output)],
         capture_output=True,

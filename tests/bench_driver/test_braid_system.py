@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench_driver.query_generator import generate_queries
-from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
-from bench_driver.queues.process import QueueProcess
-from bench_driver.service_process import ServiceProcess
-from bench_driver.systems.braid_system import BraidSystem, outputs_of
-from bench_driver.systems.system import SystemFailedError, SystemOutput, UnsupportedError
-from bench_driver.workload import Churn, StreamSpec, Workload, load_workload
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
+from braid.bench_driver.queues.process import QueueProcess
+from braid.bench_driver.service_process import ServiceProcess
+from braid.bench_driver.systems.braid_system import BraidSystem, outputs_of
+from braid.bench_driver.systems.system import SystemFailedError, SystemOutput, UnsupportedError
+from braid.bench_driver.workload import Churn, StreamSpec, Workload, load_workload
 from tests.kit.client import Api
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until

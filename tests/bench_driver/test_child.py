@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from bench_driver.child import ChildFailedError, ChildProcess, session_processes
+from braid.bench_driver.child import ChildFailedError, ChildProcess, session_processes
 
 SECONDS = 20.0
 

@@ -23,7 +23,7 @@ def demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     # what it leaves behind is looked for in a folder of its own
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "bench_driver.demo", *arguments],
+        [sys.executable, "-m", "braid.bench_driver.demo", *arguments],
         cwd=REPOSITORY,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from bench_driver.demo_script import (
+from braid.bench_driver.demo_script import (
     EXAMPLES,
     MORE,
     STREAMS,
@@ -14,10 +14,10 @@ from bench_driver.demo_script import (
     change_times,
     more_examples,
 )
-from operators.queries import Aggregation, Selection
-from session.commands.statements import read_create_stream, to_definition
-from session.sql.select import plan_select
-from sources.core.schema import StreamDefinition
+from braid.operators.queries import Aggregation, Selection
+from braid.session.commands.statements import read_create_stream, to_definition
+from braid.session.sql.select import plan_select
+from braid.sources.core.schema import StreamDefinition
 
 
 @pytest.fixture

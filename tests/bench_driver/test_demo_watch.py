@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench_driver.demo_watch import DemoMoment, RateMeter, cells, clock_text
+from braid.bench_driver.demo_watch import DemoMoment, RateMeter, cells, clock_text
 
 TIME = "2026-01-01T10:20:30.123456Z"
 

@@ -19,15 +19,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from bench_driver.dialects import braid, flink, spark
-from bench_driver.dialects.common import event_time_columns
-from bench_driver.query_generator import generate_queries
-from bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
-from bench_driver.queues.datasets import DATASETS
-from bench_driver.workload import StreamSpec, load_workload
-from operators.queries import Aggregation
-from session.commands.statements import read_create_stream, to_definition
-from session.sql.select import plan_select
+from braid.bench_driver.dialects import braid, flink, spark
+from braid.bench_driver.dialects.common import event_time_columns
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from braid.bench_driver.queues.datasets import DATASETS
+from braid.bench_driver.workload import StreamSpec, load_workload
+from braid.operators.queries import Aggregation
+from braid.session.commands.statements import read_create_stream, to_definition
+from braid.session.sql.select import plan_select
 
 LOCATION = "grpc://127.0.0.1:8815"
 AGGREGATION = QuerySpec(

@@ -11,14 +11,14 @@ from itertools import pairwise
 
 import pytest
 
-from bench_driver.mixed_query import Aggregate, MixedQuery
-from bench_driver.peers.duckdb_program import MAX_ROWS, MIN_ROWS, bound_batch
-from bench_driver.query_generator import generate_queries
-from bench_driver.query_spec import WindowSpec
-from bench_driver.queues.process import QueueProcess
-from bench_driver.systems.duckdb_system import DuckdbSystem
-from bench_driver.systems.system import SystemFailedError, UnsupportedError
-from bench_driver.workload import Churn, Workload, load_workload
+from braid.bench_driver.mixed_query import Aggregate, MixedQuery
+from braid.bench_driver.peers.duckdb_program import MAX_ROWS, MIN_ROWS, bound_batch
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.query_spec import WindowSpec
+from braid.bench_driver.queues.process import QueueProcess
+from braid.bench_driver.systems.duckdb_system import DuckdbSystem
+from braid.bench_driver.systems.system import SystemFailedError, UnsupportedError
+from braid.bench_driver.workload import Churn, Workload, load_workload
 from tests.kit.waiting import wait_until
 
 OPTIONS = ":selections=0.2:sessions=0.2:table_joins=0.2:distinct=0.2:having=0.2"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bench_driver.programs import first_mark
-from bench_driver.programs.first_mark import Figures, main
-from bench_driver.service_process import ServiceFailedError
+from braid.bench_driver.programs import first_mark
+from braid.bench_driver.programs.first_mark import Figures, main
+from braid.bench_driver.service_process import ServiceFailedError
 
 
 def test_a_failure_is_told_and_reports_nothing(

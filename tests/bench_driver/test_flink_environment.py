@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench_driver.peers.flink_environment import (
+from braid.bench_driver.peers.flink_environment import (
     REQUIREMENTS,
     STAMP,
     EnvironmentMissingError,
@@ -21,9 +21,9 @@ from bench_driver.peers.flink_environment import (
     require_java,
     stamp_of,
 )
-from bench_driver.systems.flink_system import JOBS, FlinkSystem
-from bench_driver.systems.system import SystemFailedError
-from bench_driver.workload import StreamSpec, Workload
+from braid.bench_driver.systems.flink_system import JOBS, FlinkSystem
+from braid.bench_driver.systems.system import SystemFailedError
+from braid.bench_driver.workload import StreamSpec, Workload
 
 # `-m venv FOLDER` copies itself there; `-m pip` tells on stderr what it is to install, and has an exit status
 PYTHON = """#!/bin/sh

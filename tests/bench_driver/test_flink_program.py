@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from bench_driver.peers.flink_program import NOT_SUBMITTED, PrintedRows, serve
-from bench_driver.peers.flink_watch import (
+from braid.bench_driver.peers.flink_program import NOT_SUBMITTED, PrintedRows, serve
+from braid.bench_driver.peers.flink_watch import (
     HOST,
     SEGMENT_SECONDS,
     FlinkWatch,
@@ -243,9 +243,9 @@ class Watching:
 
 @pytest.fixture
 def watching(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
-    monkeypatch.setattr("bench_driver.peers.flink_watch.LOOK_SECONDS", 0.005)
-    monkeypatch.setattr("bench_driver.peers.flink_watch.TAKEN_SECONDS", 0.01)
-    monkeypatch.setattr("bench_driver.peers.flink_watch.MAX_REST_SECONDS", 0.01)
+    monkeypatch.setattr("braid.bench_driver.peers.flink_watch.LOOK_SECONDS", 0.005)
+    monkeypatch.setattr("braid.bench_driver.peers.flink_watch.TAKEN_SECONDS", 0.01)
+    monkeypatch.setattr("braid.bench_driver.peers.flink_watch.MAX_REST_SECONDS", 0.01)
     lines: list[dict[str, Any]] = []
     cluster = Cluster()
     watch = FlinkWatch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)))

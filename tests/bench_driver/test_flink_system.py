@@ -19,20 +19,20 @@ from typing import Any
 import psutil
 import pytest
 
-from bench_driver.dialects import flink
-from bench_driver.query_load.probes import PROBES
-from bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.systems import flink_system, peer_system
-from bench_driver.systems.flink_system import (
+from braid.bench_driver.dialects import flink
+from braid.bench_driver.query_load.probes import PROBES
+from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.systems import flink_system, peer_system
+from braid.bench_driver.systems.flink_system import (
     JOBS,
     STATEMENT_SET,
     UNACKNOWLEDGED,
     FlinkSystem,
     cluster_options,
 )
-from bench_driver.systems.system import OWN_GENERATOR, SystemFailedError, SystemOutput, UnsupportedError
-from bench_driver.workload import Churn, StreamSpec, Workload
+from braid.bench_driver.systems.system import OWN_GENERATOR, SystemFailedError, SystemOutput, UnsupportedError
+from braid.bench_driver.workload import Churn, StreamSpec, Workload
 from tests.kit.waiting import wait_until
 
 SECONDS = 20.0

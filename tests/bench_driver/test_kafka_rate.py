@@ -9,8 +9,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bench_driver.programs.kafka_broker import BrokerProcess, create_topic
-from bench_driver.programs.kafka_rate import STRETCH, TOPIC, TUPLES_A_SECOND, messages, produce
+from braid.bench_driver.programs.kafka_broker import BrokerProcess, create_topic
+from braid.bench_driver.programs.kafka_rate import STRETCH, TOPIC, TUPLES_A_SECOND, messages, produce
 
 
 def test_messages_are_purchases_in_order_of_their_event_times() -> None:

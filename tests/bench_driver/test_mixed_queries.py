@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bench_driver.mixed_queries import BIDS, SHARES, TRIPS
-from bench_driver.mixed_query import Aggregate, Having, MixedQuery, SessionSpec
-from bench_driver.query_generator import generate_queries
-from bench_driver.query_load.probes import choose_probes
-from bench_driver.query_spec import WindowSpec
-from bench_driver.systems.flink_system import FlinkSystem
-from bench_driver.systems.spark_system import SparkSystem
-from bench_driver.systems.system import UnsupportedError
-from bench_driver.workload import load_workload
+from braid.bench_driver.mixed_queries import BIDS, SHARES, TRIPS
+from braid.bench_driver.mixed_query import Aggregate, Having, MixedQuery, SessionSpec
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.query_load.probes import choose_probes
+from braid.bench_driver.query_spec import WindowSpec
+from braid.bench_driver.systems.flink_system import FlinkSystem
+from braid.bench_driver.systems.spark_system import SparkSystem
+from braid.bench_driver.systems.system import UnsupportedError
+from braid.bench_driver.workload import load_workload
 
 COUNT = 400
 

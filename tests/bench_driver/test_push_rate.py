@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench_driver.programs.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases
-from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
-from sources.formats import decode
+from braid.bench_driver.programs.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases
+from braid.sources.core.schema import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
+from braid.sources.formats import decode
 
 SCHEMA = StreamSchema(
     (

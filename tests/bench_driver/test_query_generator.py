@@ -9,10 +9,10 @@ from math import factorial
 
 import pytest
 
-from bench_driver.query_generator import FIELDS, generate_queries
-from bench_driver.query_spec import OPERATORS, ColumnRef, QuerySpec, WindowSpec
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.workload import list_workloads, load_workload
+from braid.bench_driver.query_generator import FIELDS, generate_queries
+from braid.bench_driver.query_spec import OPERATORS, ColumnRef, QuerySpec, WindowSpec
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.workload import list_workloads, load_workload
 
 
 def _generate(name: str, count: int = 300) -> list[QuerySpec]:

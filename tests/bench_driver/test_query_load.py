@@ -18,14 +18,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bench_driver.child import ChildFailedError, ChildProcess, module_command
-from bench_driver.query_load.consume import event_times
-from bench_driver.query_load.plan import LoadPlan, users_for
-from bench_driver.query_load.probes import choose_probes, share_of
-from bench_driver.query_load.process import MODULE, QueryLoad, run_load
-from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
-from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
-from bench_driver.workload import StreamSpec
+from braid.bench_driver.child import ChildFailedError, ChildProcess, module_command
+from braid.bench_driver.query_load.consume import event_times
+from braid.bench_driver.query_load.plan import LoadPlan, users_for
+from braid.bench_driver.query_load.probes import choose_probes, share_of
+from braid.bench_driver.query_load.process import MODULE, QueryLoad, run_load
+from braid.bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
+from braid.bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
+from braid.bench_driver.workload import StreamSpec
 from tests.kit.waiting import wait_until
 
 BODY = {"sql": "SELECT 1"}

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bench_driver.measure import run_settings, runner, steps
-from bench_driver.measure.result import Measured, MeasureProgress
-from bench_driver.measure.run_settings import RunSettings
-from bench_driver.measure.runner import measure
-from bench_driver.measure.search import StepResult
-from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.systems.system import SystemOutput
-from bench_driver.workload import Churn, StreamSpec, Workload
+from braid.bench_driver.measure import run_settings, runner, steps
+from braid.bench_driver.measure.result import Measured, MeasureProgress
+from braid.bench_driver.measure.run_settings import RunSettings
+from braid.bench_driver.measure.runner import measure
+from braid.bench_driver.measure.search import StepResult
+from braid.bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from braid.bench_driver.systems.system import SystemOutput
+from braid.bench_driver.workload import Churn, StreamSpec, Workload
 from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem
 
 SERVICE = 200_000

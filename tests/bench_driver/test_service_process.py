@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bench_driver.service_process import ServiceProcess
+from braid.bench_driver.service_process import ServiceProcess
 
 DEADLINE_SECONDS = 30
 
@@ -30,7 +30,7 @@ def test_what_is_just_being_started_is_not_left_behind_by_a_signal(monkeypatch: 
             started.append(psutil.Process(self.pid))
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("bench_driver.service_process.subprocess.Popen", Interrupted)
+    monkeypatch.setattr("braid.bench_driver.service_process.subprocess.Popen", Interrupted)
     previous_handler = signal.signal(signal.SIGTERM, interrupt)
     service = ServiceProcess("test")
     try:

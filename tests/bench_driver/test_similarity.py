@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench_driver.query_spec import ColumnRef, JoinStep
-from bench_driver.similarity import draw_pattern, draw_similar
+from braid.bench_driver.query_spec import ColumnRef, JoinStep
+from braid.bench_driver.similarity import draw_pattern, draw_similar
 
 STREAMS = ("s1", "s2", "s3", "s4", "s5")
 ATTRIBUTES = ("a0", "a1", "a2", "a3", "a4", "a5")

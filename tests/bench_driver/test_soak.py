@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench_driver.programs.soak import Minute, SoakChurn, render, trend
+from braid.bench_driver.programs.soak import Minute, SoakChurn, render, trend
 
 MIB = 2**20
 

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from bench_driver.mixed_queries import VOCABULARIES
-from bench_driver.peers.flight_source import (
+from braid.bench_driver.mixed_queries import VOCABULARIES
+from braid.bench_driver.peers.flight_source import (
     ROWS_WORTH_A_TASK,
     FlightReader,
     arrow_schema,
@@ -24,12 +24,12 @@ from bench_driver.peers.flight_source import (
     source_options,
     split,
 )
-from bench_driver.peers.spark_program import generated_columns
-from bench_driver.query_load.consume import latest_of
-from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
-from bench_driver.queues.datasets import DATASETS
-from bench_driver.queues.process import QueueProcess
-from bench_driver.systems.spark_system import (
+from braid.bench_driver.peers.spark_program import generated_columns
+from braid.bench_driver.query_load.consume import latest_of
+from braid.bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
+from braid.bench_driver.queues.datasets import DATASETS
+from braid.bench_driver.queues.process import QueueProcess
+from braid.bench_driver.systems.spark_system import (
     MIN_ROWS_PER_BATCH,
     PROBES,
     ROWS_PER_BATCH,
@@ -38,8 +38,8 @@ from bench_driver.systems.spark_system import (
     deploy_seconds,
     statements,
 )
-from bench_driver.systems.system import OWN_GENERATOR, QUEUE, SystemFailedError, UnsupportedError
-from bench_driver.workload import Churn, StreamSpec, Workload
+from braid.bench_driver.systems.system import OWN_GENERATOR, QUEUE, SystemFailedError, UnsupportedError
+from braid.bench_driver.workload import Churn, StreamSpec, Workload
 from tests.kit.waiting import wait_until
 from tests.sources.scripted_server import Script, serving
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from bench_driver.machine import machine
-from bench_driver.programs.standalone import command, describe, histogram_of, report_on
-from bench_driver.report.text import figures
+from braid.bench_driver.machine import machine
+from braid.bench_driver.programs.standalone import command, describe, histogram_of, report_on
+from braid.bench_driver.report.text import figures
 
 
 @pytest.mark.parametrize(("load", "busy"), [(1.0, False), (1.1, True)])
@@ -56,7 +56,7 @@ def test_what_did_not_end_reports_nothing(
 
 def test_a_command_is_described_by_the_first_line() -> None:
     text = command("bench_driver.some", "What it measures.\n\nMore.").format_help()
-    assert text.startswith("usage: python -m bench_driver.some")
+    assert text.startswith("usage: python -m braid.bench_driver.some")
     assert "What it measures." in text
     assert "More." not in text
 

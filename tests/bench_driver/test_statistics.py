@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench_driver.measure.statistics import Histogram, median, percentile, rate, theil_sen
+from braid.bench_driver.measure.statistics import Histogram, median, percentile, rate, theil_sen
 
 finite = st.floats(-1e6, 1e6)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bench_driver import workload as workloads
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.workload import Churn, list_workloads, load_workload, parse_workload
+from braid.bench_driver import workload as workloads
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.workload import Churn, list_workloads, load_workload, parse_workload
 
 SMALLEST: dict[str, Any] = {
     "about": "a test",

@@ -278,7 +278,7 @@ def the_jvm_is_killed(arena: Arena) -> None:
 
 def the_driver_is_killed(arena: Arena) -> None:
     """The Spark driver is killed."""
-    _signal(arena, signal.SIGKILL, "engine.job_main")
+    _signal(arena, signal.SIGKILL, "braid.engine.job_main")
 
 
 def the_service_is_killed(arena: Arena) -> None:
@@ -301,7 +301,7 @@ def the_jvm_is_stopped(arena: Arena) -> None:
 
 def the_driver_is_stopped(arena: Arena) -> None:
     """The Spark driver is stopped."""
-    _signal(arena, signal.SIGSTOP, "engine.job_main")
+    _signal(arena, signal.SIGSTOP, "braid.engine.job_main")
 
 
 def the_planner_is_stopped(arena: Arena) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from engine.data_layout import BATCHES, CHANGELOGS, PARTITIONS, PLANS
-from engine.recovery.checkpoint import OFFSETS
-from operators.state.partition_state import unpack
-from sources.core.record_log import RecordLog, file_number
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES, CHANGELOGS, PARTITIONS, PLANS
+from braid.engine.recovery.checkpoint import OFFSETS
+from braid.operators.state.partition_state import unpack
+from braid.sources.core.record_log import RecordLog, file_number
+from braid.sources.core.storage import Storage
 from tests.chaos.arena import ARROW, RECOVERY_SECONDS, START_US, Act, Arena, arrow_body
 from tests.kit.damage import Damage, Damaged, in_last_line, removed, with_any_bit_flipped
 from tests.kit.waiting import wait_until

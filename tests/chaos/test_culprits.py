@@ -69,7 +69,9 @@ def test_a_service_that_was_killed_while_a_culprit_is_looked_for_looks_again(
         stream = arena.stream()
         query = query_that_takes_all_memory(arena, stream, "*")
         wait_until(
-            lambda: arena.processes("engine.recovery.isolation"), RECOVERY_SECONDS, "the job looks for what is to blame"
+            lambda: arena.processes("braid.engine.recovery.isolation"),
+            RECOVERY_SECONDS,
+            "the job looks for what is to blame",
         )
         unbounded_service.kill()
         unbounded_service.revive()

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from api.client import BraidClient
+from braid.api.client import BraidClient
+from braid.session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
 from docs.reference.build import PAGE, TEMPLATE, build, examples
-from session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
 from tests.kit.service import RunningService
 
 

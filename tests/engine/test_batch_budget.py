@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.planning.batch_budget import FIRST_TUPLES, LONGEST_BATCH, BatchBudget, FiringBudget, TupleCosts
+from braid.engine.planning.batch_budget import FIRST_TUPLES, LONGEST_BATCH, BatchBudget, FiringBudget, TupleCosts
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0), st.integers(0, 10**8)), max_size=40))

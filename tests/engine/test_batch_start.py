@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.batch_start import BatchStart, ExpectedEnds, ReadingTime
-from operators.joins.query import Join, JoinInput
-from operators.queries import Query, Selection
-from operators.query_parts import Output
-from operators.windows import Emit, SessionWindow, Window
+from braid.engine.planning.batch_start import BatchStart, ExpectedEnds, ReadingTime
+from braid.operators.joins.query import Join, JoinInput
+from braid.operators.queries import Query, Selection
+from braid.operators.query_parts import Output
+from braid.operators.windows import Emit, SessionWindow, Window
 from tests.operators.pipeline import STREAM, K, aggregation
 
 SECOND = 1_000_000

@@ -7,15 +7,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine.data_layout import ACTIVATIONS, CHANGELOGS, PARTITIONS, PLANS, write_activation
-from engine.partition_files import PartitionFiles
-from engine.planning.offsets import Offset
-from engine.recovery.checkpoint import COMMITS, OFFSETS, check_checkpoint
-from operators.state.bucket_store import INLINE_BYTES, STATES, put_payload
-from operators.state.partition_state import Payload, pack
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import ACTIVATIONS, CHANGELOGS, PARTITIONS, PLANS, write_activation
+from braid.engine.partition_files import PartitionFiles
+from braid.engine.planning.offsets import Offset
+from braid.engine.recovery.checkpoint import COMMITS, OFFSETS, check_checkpoint
+from braid.operators.state.bucket_store import INLINE_BYTES, STATES, put_payload
+from braid.operators.state.partition_state import Payload, pack
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 OFFSET = b'v1\n{"batchWatermarkMs":0,"conf":{}}\n' + orjson.dumps(Offset(seq=1).to_json())
 COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'

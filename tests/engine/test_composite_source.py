@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.composite_source import TUPLES_WORTH_A_TASK, CompositeReader
-from engine.data_layout import BATCHES
-from engine.planning.offsets import Offset
-from engine.planning.planner import WARM_UP_BATCHES
-from engine.sink import publish
-from sources.core.errors import NotReady
-from sources.core.record_log import RecordLog
-from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.watermark_options import SECOND
+from braid.engine.composite_source import TUPLES_WORTH_A_TASK, CompositeReader
+from braid.engine.data_layout import BATCHES
+from braid.engine.planning.offsets import Offset
+from braid.engine.planning.planner import WARM_UP_BATCHES
+from braid.engine.sink import publish
+from braid.sources.core.errors import NotReady
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.sources.core.watermark_options import SECOND
 from tests.operators.job_in_process import PARTITIONS, Job
 
 NOW = 1_700_000_000 * SECOND

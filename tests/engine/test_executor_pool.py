@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from engine.spark.executors import Registered, read_registered
-from sources.core.storage import Storage
+from braid.engine.spark.executors import Registered, read_registered
+from braid.sources.core.storage import Storage
 from tests.kit.client import Api
 from tests.kit.service import RunningService
 

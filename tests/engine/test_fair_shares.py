@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.planning.fair_shares import fair_shares
+from braid.engine.planning.fair_shares import fair_shares
 
 STREAMS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(0, 10**10), st.floats(1.0, 1e4)), min_size=1)
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.idleness import Idleness, followed, raise_idle
-from engine.planning.offsets import Offset
-from operators.live_queries import LiveQueries
-from session.sql.select import plan_select
-from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.watermark_options import SECOND, WatermarkOptions
+from braid.engine.planning.idleness import Idleness, followed, raise_idle
+from braid.engine.planning.offsets import Offset
+from braid.operators.live_queries import LiveQueries
+from braid.session.sql.select import plan_select
+from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.operators.job_in_process import Job
 from tests.operators.join_pipeline import changelog
 

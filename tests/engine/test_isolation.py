@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.offsets import Offset, PassedOver
-from engine.recovery.isolation import Failure, RunApart, isolate
-from operators.selection.source import SelectionSource
-from sources.connectors.push import PushConnector
+from braid.engine.planning.offsets import Offset, PassedOver
+from braid.engine.recovery.isolation import Failure, RunApart, isolate
+from braid.operators.selection.source import SelectionSource
+from braid.sources.connectors.push import PushConnector
 from tests.operators.job_in_process import PARTITIONS, Job
 from tests.operators.test_firing_limit import NOW, SECOND, STREAMS
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from engine.data_layout import BATCHES
-from engine.planning.offsets import Offset, PassedOver
-from engine.recovery.checkpoint import read_offset, rewrite_offset
-from engine.recovery.isolation_log import begin_attempt, note_outlasted, pending_batch
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.engine.planning.offsets import Offset, PassedOver
+from braid.engine.recovery.checkpoint import read_offset, rewrite_offset
+from braid.engine.recovery.isolation_log import begin_attempt, note_outlasted, pending_batch
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 
 @pytest.fixture

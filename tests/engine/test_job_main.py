@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine import job_main
-from engine.data_layout import read_partitions
-from engine.job_main import Job
-from engine.pipeline import JobSettings, settle_partitions
-from sources.core.storage import Storage
+from braid.engine import job_main
+from braid.engine.data_layout import read_partitions
+from braid.engine.job_main import Job
+from braid.engine.pipeline import JobSettings, settle_partitions
+from braid.sources.core.storage import Storage
 
 
 def test_a_start_that_fails_does_not_settle_the_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

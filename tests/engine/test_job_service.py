@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.spark import class_archive
-from engine.spark.spark_conf import KEPT_MEMORY
+from braid.engine.spark import class_archive
+from braid.engine.spark.spark_conf import KEPT_MEMORY
 from tests.kit.client import Api
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until

@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.spark.json_texts import json_texts, times_as_text
-from router.row_text import objects
+from braid.engine.spark.json_texts import json_texts, times_as_text
+from braid.router.row_text import objects
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),

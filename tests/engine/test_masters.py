@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.spark.masters import (
+from braid.engine.spark.masters import (
     cores_of,
     has_executors,
     is_local_cluster,

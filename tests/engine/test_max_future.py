@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.planning.offsets import Offset
-from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.watermark_options import SECOND, WatermarkOptions
+from braid.engine.planning.offsets import Offset
+from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.kit.examples import examples
 from tests.operators.job_in_process import Job
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.offsets import Offset, Span, advance_watermark
-from sources.core.errors import CorruptData
+from braid.engine.planning.offsets import Offset, Span, advance_watermark
+from braid.sources.core.errors import CorruptData
 
 positions = st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("01"), st.integers(0, 50)))
 clocks = st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(-(10**15), 10**15)))

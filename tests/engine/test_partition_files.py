@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.partition_files import PartitionFiles
-from operators.state.bucket_store import STATES
-from sources.core.errors import CorruptData
-from sources.core.storage import Storage
+from braid.engine.partition_files import PartitionFiles
+from braid.operators.state.bucket_store import STATES
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import MemoryState
 
 

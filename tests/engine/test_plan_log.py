@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.data_layout import CHANGELOGS, PLANS, write_activation
-from engine.plan_log import PlanLog
-from engine.planning.offsets import Offset
-from operators.live_queries import LiveQueries
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import CHANGELOGS, PLANS, write_activation
+from braid.engine.plan_log import PlanLog
+from braid.engine.planning.offsets import Offset
+from braid.operators.live_queries import LiveQueries
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, aggregation, changelog
 
 

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.data_layout import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
-from engine.planning.offsets import Offset
-from engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
-from operators.live_queries import LiveQueries
-from sources.connectors.connector import Chunk, Extent, GappedExtent
-from sources.connectors.generator import DATASETS
-from sources.connectors.kafka.formats import REGISTRY
-from sources.core.confinement import Confinement
-from sources.core.outgoing import Outgoing
-from sources.core.record_log import RecordLog
-from sources.core.schema import StreamDefinition, StreamSchema
-from sources.core.storage import Storage
-from sources.core.watermark_options import WatermarkOptions
+from braid.engine.data_layout import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
+from braid.engine.planning.offsets import Offset
+from braid.engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
+from braid.operators.live_queries import LiveQueries
+from braid.sources.connectors.connector import Chunk, Extent, GappedExtent
+from braid.sources.connectors.generator import DATASETS
+from braid.sources.connectors.kafka.formats import REGISTRY
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.outgoing import Outgoing
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
+from braid.sources.core.watermark_options import WatermarkOptions
 from tests.operators.pipeline import aggregation, changelog
 
 SECOND = 10**6
@@ -321,7 +321,7 @@ def test_a_stream_that_could_not_be_read_rests_and_goes_on_where_it_was(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("engine.planning.planner.time.monotonic", lambda: now)
+    monkeypatch.setattr("braid.engine.planning.planner.time.monotonic", lambda: now)
     folder.log(stream("a"))
     planner, offset = folder.planner(), Offset()
     for number, rest in enumerate((1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0), start=1):
@@ -358,7 +358,7 @@ def test_a_stream_that_cannot_be_opened_costs_itself_only_and_is_tried_again(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("engine.planning.planner.time.monotonic", lambda: now)
+    monkeypatch.setattr("braid.engine.planning.planner.time.monotonic", lambda: now)
     registry = {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1", REGISTRY: "http://127.0.0.1:1"}
     kafka = StreamDefinition("k", "k", stream("k").schema, "kafka", "avro", registry)
     Confinement(outgoing=Outgoing(("public",))).write(folder.storage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.processing_clock import ProcessingClock
+from braid.engine.planning.processing_clock import ProcessingClock
 
 HOUR_US = 3_600_000_000
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.planning.offsets import Offset
-from engine.planning.recent_times import (
+from braid.engine.planning.offsets import Offset
+from braid.engine.planning.recent_times import (
     LAST_TUPLES,
     MAX_POINTS,
     POINTS_OF_CHUNK,
@@ -23,7 +23,7 @@ from engine.planning.recent_times import (
     sum_up,
     united,
 )
-from sources.core.watermark_options import SECOND, WatermarkOptions
+from braid.sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.operators.job_in_process import Job
 from tests.operators.pipeline import STREAM
 

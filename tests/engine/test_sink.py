@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.sink import RouterWriter, StagedRows, publish, sweep_unpublished
-from engine.wire import BLOCK, PROGRESS, STATE
-from sources.core.errors import NotReady
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.sink import RouterWriter, StagedRows, publish, sweep_unpublished
+from braid.engine.wire import BLOCK, PROGRESS, STATE
+from braid.sources.core.errors import NotReady
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine import source_task
-from engine.source_task import _gathered, even_share
+from braid.engine import source_task
+from braid.engine.source_task import _gathered, even_share
 
 
 def batches(lengths: list[int]) -> list[pa.RecordBatch]:

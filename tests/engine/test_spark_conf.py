@@ -10,8 +10,8 @@ from contextlib import closing, nullcontext, suppress
 
 import pytest
 
-from engine.spark import spark_conf
-from engine.spark.spark_conf import (
+from braid.engine.spark import spark_conf
+from braid.engine.spark.spark_conf import (
     DECIDED,
     DRIVER_OPTIONS,
     EXECUTOR_OPTIONS,
@@ -23,7 +23,7 @@ from engine.spark.spark_conf import (
     flattened,
     slots,
 )
-from sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed
 
 
 def test_what_is_given_wins_over_what_is_suggested() -> None:

@@ -9,9 +9,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from engine.stream_share import StreamShare
-from sources.connectors.connector import Chunk, Malformed
-from sources.core.watermark_options import SECOND, WatermarkOptions
+from braid.engine.stream_share import StreamShare
+from braid.sources.connectors.connector import Chunk, Malformed
+from braid.sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.operators.pipeline import STREAM, batch_of
 
 NOW = 1_700_000_000 * SECOND
@@ -87,7 +87,7 @@ def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 5, 6])
 def test_many_dead_letters_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr("engine.stream_share.LETTERS_AT_ONCE", at_once)
+    monkeypatch.setattr("braid.engine.stream_share.LETTERS_AT_ONCE", at_once)
     stream_share = share(watermark=NOW)
     late, beyond = [NOW - n for n in range(1, 6)], [NOW + (60 + n) * MINUTE for n in range(1, 6)]
     assert stream_share.admit(chunk(*late, NOW, *beyond)).num_rows == 1

@@ -7,14 +7,14 @@ import sys
 
 FORK = """
 import os, sys
-from engine.spark import task_daemon
+from braid.engine.spark import task_daemon
 before = set(sys.modules)
 task_daemon.load()
 child = os.fork()
 if child == 0:
     import numpy as np
-    from operators import kernels
-    from engine import partition_task, source_task
+    from braid.operators import kernels
+    from braid.engine import partition_task, source_task
     loaded = set(sys.modules)
     column = np.arange(1000, dtype=np.int64)
     assert kernels.total(column) == 499500, "compiled code must run in a process that was forked"

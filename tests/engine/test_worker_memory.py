@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.spark import worker_memory
-from engine.spark.worker_memory import set_aside
+from braid.engine.spark import worker_memory
+from braid.engine.spark.worker_memory import set_aside
 
 
 class Node:
@@ -61,7 +61,7 @@ def test_cycles_that_were_set_aside_go_with_the_next_full_collection(monkeypatch
 
 def test_a_process_that_takes_more_than_its_limit_gets_a_memory_error_and_so_do_those_that_it_forks() -> None:
     code = (
-        "import os; from engine.spark.worker_memory import limit_memory; limit_memory(400 << 20)\n"
+        "import os; from braid.engine.spark.worker_memory import limit_memory; limit_memory(400 << 20)\n"
         "def take():\n"
         "    try: bytearray(600 << 20)\n"
         "    except MemoryError: return 7\n"

@@ -10,7 +10,7 @@ from functools import partial
 import psutil
 import pytest
 
-from sources.core.storage import Storage
+from braid.sources.core.storage import Storage
 from tests.kit.client import Api
 from tests.kit.fixtures import FreshService
 from tests.kit.service import RunningService

@@ -7,7 +7,7 @@ from helm_binary import CHART, Helm, Manifest
 from manifests import container, executor_pod, only, pods, spark_conf
 from value_sets import EVERYTHING_ON, EXECUTORS
 
-from engine.spark.spark_conf import check_spark_conf, combined, slots
+from braid.engine.spark.spark_conf import check_spark_conf, combined, slots
 
 
 def test_without_executors_nothing_of_them_is_there(helm: Helm) -> None:

@@ -12,7 +12,7 @@ from helm_binary import CHART, Helm
 from manifests import environment, only, pods
 from value_sets import DELIVERERS, EVERYTHING_ON
 
-from router.delivery.share import DeliveryShard
+from braid.router.delivery.share import DeliveryShard
 
 
 def test_the_service_delivers_itself_unless_others_do(helm: Helm) -> None:

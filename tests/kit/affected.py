@@ -40,7 +40,8 @@ def imported(path: Path) -> Iterator[str]:
 def affected(changed: Iterable[str], top: Path = TOP) -> list[str]:
     """Return the tests, by path, that are changed, or import a changed module or helper of tests."""
     changed = set(changed)
-    modules = {name.removesuffix(".py").replace("/", ".") for name in changed if name.endswith(".py")}
+    names = {name.removesuffix(".py").replace("/", ".") for name in changed if name.endswith(".py")}
+    modules = names | {f"braid.{name}" for name in names}
     found = []
     for path in sorted((top / "tests").rglob("test_*.py")):
         name = str(path.relative_to(top))

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]
 
-from bench_driver.programs.kafka_broker import BrokerProcess, create_topic
+from braid.bench_driver.programs.kafka_broker import BrokerProcess, create_topic
 from tests.kit.waiting import wait_until
 
 with warnings.catch_warnings():

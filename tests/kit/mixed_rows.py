@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench_driver.mixed_query import MixedQuery, SessionSpec
-from bench_driver.queues.datasets import TIME
+from braid.bench_driver.mixed_query import MixedQuery, SessionSpec
+from braid.bench_driver.queues.datasets import TIME
 from tests.kit.duck import connected
 
 Row = tuple[Any, ...]

@@ -15,13 +15,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from operators.joins.query import Join
-from operators.queries import Aggregation
-from operators.tuples import Tuples
-from session.sql.select import plan_select
-from sources.connectors.static_table import TableDefinition, TableVersion
-from sources.core.errors import SqlNotAllowed
-from sources.core.schema import (
+from braid.operators.joins.query import Join
+from braid.operators.queries import Aggregation
+from braid.operators.tuples import Tuples
+from braid.session.sql.select import plan_select
+from braid.sources.connectors.static_table import TableDefinition, TableVersion
+from braid.sources.core.errors import SqlNotAllowed
+from braid.sources.core.schema import (
     BIGINT,
     DOUBLE,
     INT,

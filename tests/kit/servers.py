@@ -20,8 +20,8 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from bench_driver.programs.kafka_broker import wait_answering
-from session.upkeep.supervisor import kill_all
+from braid.bench_driver.programs.kafka_broker import wait_answering
+from braid.session.upkeep.supervisor import kill_all
 from tests.kit.service import free_port
 from tests.kit.waiting import wait_until
 

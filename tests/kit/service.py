@@ -25,7 +25,7 @@ import psutil
 from tests.kit.waiting import DeadlineExceededError, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PROGRAM = "api.cli.main"
+PROGRAM = "braid.api.cli.main"
 READY_SECONDS = 300.0
 STOP_SECONDS = 10.0
 TAIL_LINES = 60

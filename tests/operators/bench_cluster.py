@@ -14,25 +14,25 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.data_layout import BATCHES
-from engine.plan_log import PlanLog
-from engine.planning.batch_progress import progress_of
-from engine.planning.offsets import Offset
-from engine.sink import publish
-from engine.source_task import SourceTasks
-from engine.wire import BLOCK, PROGRESS, STATE, to_batch
-from operators.live_queries import LiveQueries
-from operators.stream_operators import StreamOperators
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.engine.plan_log import PlanLog
+from braid.engine.planning.batch_progress import progress_of
+from braid.engine.planning.offsets import Offset
+from braid.engine.sink import publish
+from braid.engine.source_task import SourceTasks
+from braid.engine.wire import BLOCK, PROGRESS, STATE, to_batch
+from braid.operators.live_queries import LiveQueries
+from braid.operators.stream_operators import StreamOperators
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 from tests.operators.bench_operators import STREAM, queries
 
 WORKER = """
 import os, sys
 import psutil
-from operators.stream_operators import StreamOperators
+from braid.operators.stream_operators import StreamOperators
 from tests.operators.bench_operators import STREAM, queries
-from operators import kernels
+from braid.operators import kernels
 kernels.warm_up()
 memory = psutil.Process(os.getpid()).memory_info
 before = memory().rss

@@ -23,14 +23,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bench_driver.mixed_query import MixedQuery
-from bench_driver.peers.duckdb_batches import DuckdbBatches
-from bench_driver.query_generator import generate_queries
-from bench_driver.queues.mixed_datasets import static_table
-from bench_driver.report.text import table
-from bench_driver.workload import Workload, load_workload
-from engine.planning.offsets import Offset
-from engine.spark.spark_conf import KEPT_MEMORY
+from braid.bench_driver.mixed_query import MixedQuery
+from braid.bench_driver.peers.duckdb_batches import DuckdbBatches
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.queues.mixed_datasets import static_table
+from braid.bench_driver.report.text import table
+from braid.bench_driver.workload import Workload, load_workload
+from braid.engine.planning.offsets import Offset
+from braid.engine.spark.spark_conf import KEPT_MEMORY
 from tests.operators.job_in_process import PARTITIONS
 from tests.operators.mixed_job import MixedJob, seconds_of, tuples_of
 

@@ -19,34 +19,44 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.source_task import TUPLES_AT_ONCE
-from operators.aggregation.due import WindowedQueries
-from operators.aggregation.firing import fire
-from operators.aggregation.shared_aggregation import SharedAggregation, aggregation_of, measures_of
-from operators.expressions import Call, Column, Expression, Literal
-from operators.joins.cost import JoinCost, join_graph
-from operators.joins.idp import idp
-from operators.joins.matches import relations
-from operators.joins.matches.relations import JoinResult, Relation, TooManyCombinations
-from operators.joins.order import block_size
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup.lookup_join import IndexedTables, LookupJoin, version_path
-from operators.lookup.lookups import Lookup
-from operators.predicates.cell_space import Groups, cell_spaces
-from operators.predicates.index import PredicateIndex
-from operators.queries import Aggregation
-from operators.query_parts import AGGREGATION, Measure
-from operators.state.bucket import Bucket
-from operators.state.query_runs import read_bucket
-from operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
-from operators.stream_operators import StreamOperators
-from operators.tuples import Tuples
-from operators.windowing.slicing import PeriodicEdges, cut_slices
-from operators.windows import Window
-from optimizer.grouping import Sampled, SampledWorkload, edges_of, group_queries, place_queries
-from sources.connectors.static_table import TableDefinition, TableVersion
-from sources.core.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.engine.source_task import TUPLES_AT_ONCE
+from braid.operators.aggregation.due import WindowedQueries
+from braid.operators.aggregation.firing import fire
+from braid.operators.aggregation.shared_aggregation import SharedAggregation, aggregation_of, measures_of
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.joins.cost import JoinCost, join_graph
+from braid.operators.joins.idp import idp
+from braid.operators.joins.matches import relations
+from braid.operators.joins.matches.relations import JoinResult, Relation, TooManyCombinations
+from braid.operators.joins.order import block_size
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.lookup.lookup_join import IndexedTables, LookupJoin, version_path
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.predicates.cell_space import Groups, cell_spaces
+from braid.operators.predicates.index import PredicateIndex
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import AGGREGATION, Measure
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.query_runs import read_bucket
+from braid.operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.tuples import Tuples
+from braid.operators.windowing.slicing import PeriodicEdges, cut_slices
+from braid.operators.windows import Window
+from braid.optimizer.grouping import Sampled, SampledWorkload, edges_of, group_queries, place_queries
+from braid.sources.connectors.static_table import TableDefinition, TableVersion
+from braid.sources.core.schema import (
+    BIGINT,
+    BOOLEAN,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    Field,
+    Schema,
+    StreamDefinition,
+    StreamSchema,
+)
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import live_of, predicate_of
 
 SECOND = 1_000_000

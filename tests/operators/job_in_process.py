@@ -12,23 +12,23 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.data_layout import BATCHES, CHANGELOGS
-from engine.partition_task import PartitionTasks
-from engine.plan_log import PlanLog
-from engine.planning.offsets import Offset
-from engine.planning.planner import Planner
-from engine.sink import publish
-from engine.source_task import SourceTasks
-from engine.wire import WireRow, to_batch
-from operators.live_queries import LiveQuery
-from router.dead_letter_reader import DeadLetterReader
-from router.result_reader import BatchIndex, ResultReader
-from session.sql.inputs import NO_TABLES, KnownTables
-from session.sql.select import plan_select
-from sources.connectors.push import PushLog
-from sources.core.record_log import RecordLog
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES, CHANGELOGS
+from braid.engine.partition_task import PartitionTasks
+from braid.engine.plan_log import PlanLog
+from braid.engine.planning.offsets import Offset
+from braid.engine.planning.planner import Planner
+from braid.engine.sink import publish
+from braid.engine.source_task import SourceTasks
+from braid.engine.wire import WireRow, to_batch
+from braid.operators.live_queries import LiveQuery
+from braid.router.dead_letter_reader import DeadLetterReader
+from braid.router.result_reader import BatchIndex, ResultReader
+from braid.session.sql.inputs import NO_TABLES, KnownTables
+from braid.session.sql.select import plan_select
+from braid.sources.connectors.push import PushLog
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
 from tests.operators.join_pipeline import Deployed, changelog
 from tests.operators.pipeline import Row, batch_of
 

@@ -9,23 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.planning.offsets import advance_watermark
-from operators.block_files import BlockPart
-from operators.kinds import operator_of
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup.lookup_join import IndexedTables
-from operators.operator import ChunkOutput
-from operators.partition import Partition
-from operators.queries import Query
-from operators.query_parts import WINDOW_END, WINDOW_START
-from operators.state.bucket_store import StoredTuples, put_bucket
-from operators.state.partition_state import Payload
-from operators.stream_operators import StreamOperators
-from optimizer.plan import Plan
-from router.deployment import Deployment
-from router.materialize import Materializer
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
+from braid.engine.planning.offsets import advance_watermark
+from braid.operators.block_files import BlockPart
+from braid.operators.kinds import operator_of
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.lookup.lookup_join import IndexedTables
+from braid.operators.operator import ChunkOutput
+from braid.operators.partition import Partition
+from braid.operators.queries import Query
+from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.operators.state.bucket_store import StoredTuples, put_bucket
+from braid.operators.state.partition_state import Payload
+from braid.operators.stream_operators import StreamOperators
+from braid.optimizer.plan import Plan
+from braid.router.deployment import Deployment
+from braid.router.materialize import Materializer
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import MemoryState, Row, batch_of
 
 

@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bench_driver.dialects.braid import query_sql, table_sql
-from bench_driver.mixed_query import MixedQuery
-from bench_driver.queues.datasets import TIME, find_dataset
-from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
-from bench_driver.queues.ring import Ring
-from bench_driver.workload import Workload
-from engine.data_layout import BATCHES
-from engine.plan_log import PlanLog
-from engine.planning.offsets import Offset
-from operators.lookup.lookup_join import version_path
-from router.result_reader import BatchIndex, ResultReader
-from session.sql.parser import parse_statement
-from session.sql.statements import CreateTable
-from sources.connectors.static_table import TableDefinition, TableVersion
-from sources.core.record_log import RecordLog
-from sources.core.schema import StreamDefinition
+from braid.bench_driver.dialects.braid import query_sql, table_sql
+from braid.bench_driver.mixed_query import MixedQuery
+from braid.bench_driver.queues.datasets import TIME, find_dataset
+from braid.bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
+from braid.bench_driver.queues.ring import Ring
+from braid.bench_driver.workload import Workload
+from braid.engine.data_layout import BATCHES
+from braid.engine.plan_log import PlanLog
+from braid.engine.planning.offsets import Offset
+from braid.operators.lookup.lookup_join import version_path
+from braid.router.result_reader import BatchIndex, ResultReader
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import CreateTable
+from braid.sources.connectors.static_table import TableDefinition, TableVersion
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import StreamDefinition
 from tests.operators.job_in_process import Job
 from tests.operators.join_pipeline import Deployed
 from tests.session.sql.catalog import define

@@ -14,26 +14,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.planning.offsets import advance_watermark
-from operators.expressions import Call, Column, Expression, Literal
-from operators.joins.query import Join
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.partition import Partition
-from operators.predicates import query_set
-from operators.predicates.analysis import Predicate, analyse
-from operators.queries import Aggregation, Query, Selection
-from operators.query_parts import AGGREGATION, COUNT_ALL, OP, PTIME, SELECTION, VER, Measure, Output
-from operators.selection.source import Selected
-from operators.state.batch_combiner import BatchCombiner
-from operators.state.bucket_store import put_bucket
-from operators.state.partition_state import Payload
-from operators.state.query_runs import Partials
-from operators.stream_operators import StreamOperators
-from operators.windowing.fired_block import FiredBlock
-from operators.windowing.window_rows import SLOT
-from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
-from sources.core.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.engine.planning.offsets import advance_watermark
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.joins.query import Join
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.partition import Partition
+from braid.operators.predicates import query_set
+from braid.operators.predicates.analysis import Predicate, analyse
+from braid.operators.queries import Aggregation, Query, Selection
+from braid.operators.query_parts import AGGREGATION, COUNT_ALL, OP, PTIME, SELECTION, VER, Measure, Output
+from braid.operators.selection.source import Selected
+from braid.operators.state.batch_combiner import BatchCombiner
+from braid.operators.state.bucket_store import put_bucket
+from braid.operators.state.partition_state import Payload
+from braid.operators.state.query_runs import Partials
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.windowing.fired_block import FiredBlock
+from braid.operators.windowing.window_rows import SLOT
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
+from braid.sources.core.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 
 SCHEMA = StreamSchema((Field("k", INT), Field("v", BIGINT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 15)
 STREAM = StreamDefinition("s-1", "s", SCHEMA, "push", "json")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.joins.parts import SALT, columns_to_spread_by
-from operators.joins.query import Join
-from operators.kinds import operator_of
-from operators.queries import Aggregation
-from operators.query_parts import JOIN
-from operators.state.key_groups import hash_keys
-from operators.windows import Window
+from braid.operators.joins.parts import SALT, columns_to_spread_by
+from braid.operators.joins.query import Join
+from braid.operators.kinds import operator_of
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import JOIN
+from braid.operators.state.key_groups import hash_keys
+from braid.operators.windows import Window
 from tests.kit.random_joins import SECOND, STREAMS, RandomJoin, comparable, expected, plan, random_tuples
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row

@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import Call
-from operators.live_queries import LiveQueries
-from operators.predicates import cell_space
-from operators.predicates.cells import LineCells, SetCells
-from operators.queries import Aggregation
-from operators.query_parts import COUNT_ALL, Measure
-from operators.state import dense_totals, entries, merging
-from operators.state.batch_combiner import BatchCombiner
-from operators.state.bucket import Bucket
-from operators.state.bucket_store import INLINE_BYTES, get_payload, put_bucket
-from operators.state.merging import merge_buckets
-from operators.state.packed_sums import WithPacked
-from operators.stream_operators import StreamOperators
-from sources.core.errors import CorruptData
-from sources.core.schema import BOOLEAN
-from sources.core.storage import Storage
+from braid.operators.expressions import Call
+from braid.operators.live_queries import LiveQueries
+from braid.operators.predicates import cell_space
+from braid.operators.predicates.cells import LineCells, SetCells
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.operators.state import dense_totals, entries, merging
+from braid.operators.state.batch_combiner import BatchCombiner
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.bucket_store import INLINE_BYTES, get_payload, put_bucket
+from braid.operators.state.merging import merge_buckets
+from braid.operators.state.packed_sums import WithPacked
+from braid.operators.stream_operators import StreamOperators
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.schema import BOOLEAN
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicate_of
 
 MEASURES = (COUNT_ALL, Measure("sum", V), Measure("min", S), Measure("count", S))

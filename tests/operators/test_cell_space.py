@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.expressions import Call, Expression, Literal
-from operators.predicates.cell_space import (
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.predicates.cell_space import (
     NO_CELL,
     Groups,
     LineSpace,
@@ -19,13 +19,13 @@ from operators.predicates.cell_space import (
     cell_spaces,
     set_spaces,
 )
-from operators.predicates.cells import LineCells, SetCells
-from operators.predicates.index import PredicateIndex
-from operators.predicates.query_set import unpack
-from operators.predicates.space_key import SpaceKey
-from operators.query_parts import Measure
-from operators.tuples import Tuples
-from sources.core.schema import BOOLEAN, INT
+from braid.operators.predicates.cells import LineCells, SetCells
+from braid.operators.predicates.index import PredicateIndex
+from braid.operators.predicates.query_set import unpack
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.query_parts import Measure
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import BOOLEAN, INT
 from tests.kit.examples import examples
 from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.predicates.cells import Cells, LineCells, SetCells, cells_from_arrow, unite_bits, unite_sets
-from operators.predicates.query_set import pack, unpack
+from braid.operators.predicates.cells import Cells, LineCells, SetCells, cells_from_arrow, unite_bits, unite_sets
+from braid.operators.predicates.query_set import pack, unpack
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 lines = st.one_of(

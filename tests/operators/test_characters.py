@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.evaluation import evaluate
-from operators.expressions import Column, Expression, Literal
-from operators.functions import call
-from operators.functions.text import LONGEST_PADDED
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, VARCHAR, ColumnType
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import Column, Expression, Literal
+from braid.operators.functions import call
+from braid.operators.functions.text import LONGEST_PADDED
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, VARCHAR, ColumnType
 from tests.kit.duck import connected
 from tests.kit.examples import examples
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import Column
-from operators.query_parts import COUNT_ALL, Measure
-from operators.state.components import (
+from braid.operators.expressions import Column
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.operators.state.components import (
     COUNT_NAME,
     Component,
     component_named,
@@ -27,8 +27,8 @@ from operators.state.components import (
     renumber_ranks,
     unite,
 )
-from operators.state.totals import empty, merge_into
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.operators.state.totals import empty, merge_into
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 MONEY = ColumnType("DECIMAL", 38, 4)
 ORDERED: dict[ColumnType, st.SearchStrategy[Any]] = {

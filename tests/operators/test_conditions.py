@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import evaluation
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions import call
-from operators.predicates import conditions
-from operators.predicates.analysis import analyse
-from operators.predicates.bitmaps import Bitmaps
-from operators.predicates.conditions import Conditions
-from operators.tuples import Tuples
-from sources.core.schema import BIGINT, BOOLEAN, VARCHAR
+from braid.operators import evaluation
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions import call
+from braid.operators.predicates import conditions
+from braid.operators.predicates.analysis import analyse
+from braid.operators.predicates.bitmaps import Bitmaps
+from braid.operators.predicates.conditions import Conditions
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import BIGINT, BOOLEAN, VARCHAR
 from tests.kit.examples import examples
 from tests.operators.test_predicate_index import predicates, rows, selected_by_evaluation, tuples_of
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_evaluated_is_told_of_the_whole_conjunct(monkeypatch: pyt
         return evaluation.evaluate(expression, *arguments)
 
     monkeypatch.setattr(conditions, "evaluate", evaluate)
-    monkeypatch.setattr("operators.tuples.evaluate", evaluate)
+    monkeypatch.setattr("braid.operators.tuples.evaluate", evaluate)
     tuples = Tuples({"n": pa.array(range(10))}, 10)
     conjunct = Call("or", (call("=", bad, Literal(1, BIGINT)), call("=", NUMBER, Literal(3, BIGINT))), BOOLEAN)
     assert selected(conjunct, tuples) == [False] * 10

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.evaluation import evaluate, fold
-from operators.expressions import Column, Literal
-from operators.functions import call
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
+from braid.operators.evaluation import evaluate, fold
+from braid.operators.expressions import Column, Literal
+from braid.operators.functions import call
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
 from tests.kit.duck import connected
 from tests.kit.examples import examples
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.predicates.dimension import Dimension
-from operators.tuples import Tuples
+from braid.operators.predicates.dimension import Dimension
+from braid.operators.tuples import Tuples
 
 doubles = st.one_of(
     st.floats(allow_nan=False),

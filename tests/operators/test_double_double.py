@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.kernels import double_double
-from operators.kernels.double_double import Pairs
+from braid.operators.kernels import double_double
+from braid.operators.kernels.double_double import Pairs
 
 Values = list[int] | list[float]
 

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.aggregation.due import Due, WindowedQueries, due_by_space
-from operators.event_times import EARLIEST
-from operators.live_queries import LiveQuery
-from operators.predicates.space_key import SpaceKey
-from operators.windows import Window
+from braid.operators.aggregation.due import Due, WindowedQueries, due_by_space
+from braid.operators.event_times import EARLIEST
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.windows import Window
 from tests.operators.pipeline import STREAM, K, V, aggregation, compare, live_of, predicate_of
 
 PREDICATES = [None, compare(V, ">", 3), compare(V, "<", 5), compare(K, "=", 1)]

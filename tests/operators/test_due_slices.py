@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.aggregation.due import WindowedQueries
-from operators.aggregation.due_slices import DueSlices
-from operators.aggregation.firing import fire
-from operators.event_times import EARLIEST
-from operators.queries import Aggregation
-from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
-from operators.windows import Window
+from braid.operators.aggregation.due import WindowedQueries
+from braid.operators.aggregation.due_slices import DueSlices
+from braid.operators.aggregation.firing import fire
+from braid.operators.event_times import EARLIEST
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import AGGREGATION, COUNT_ALL, Measure
+from braid.operators.windows import Window
 from tests.kit.examples import examples
 from tests.operators.pipeline import STREAM, K, S, T, V, compare, live_of, predicate_of
 from tests.operators.test_firing import buckets_of
@@ -51,7 +51,7 @@ def test_windows_added_up_at_once_have_the_rows_and_newest_times_that_they_have_
     for is_at_once in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if is_at_once:
-                patch.setattr("operators.aggregation.due_slices._ENDING_US", 1e9)
+                patch.setattr("braid.operators.aggregation.due_slices._ENDING_US", 1e9)
             else:
                 patch.setattr(DueSlices, "blocks", lambda *_: None)
             found[is_at_once] = fire(buckets, WindowedQueries(members, predicate_of), after, upto)

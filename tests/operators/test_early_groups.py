@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.expressions import Column
-from operators.live_queries import LiveQuery
-from operators.queries import Aggregation
-from operators.query_parts import COUNT_ALL, VER, WINDOW_END, WINDOW_START, Measure, Output
-from operators.windowing.early_groups import EPOCH, NEWEST, SINCE, THERE, EarlyGroups, Emitted, QueriesBySlot
-from operators.windowing.fired_rows import Fired
-from operators.windowing.window_rows import SLOT, WindowRows
-from operators.windows import Emit, Window
-from sources.core.schema import BIGINT, DOUBLE, TIMESTAMP
+from braid.operators.expressions import Column
+from braid.operators.live_queries import LiveQuery
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import COUNT_ALL, VER, WINDOW_END, WINDOW_START, Measure, Output
+from braid.operators.windowing.early_groups import EPOCH, NEWEST, SINCE, THERE, EarlyGroups, Emitted, QueriesBySlot
+from braid.operators.windowing.fired_rows import Fired
+from braid.operators.windowing.window_rows import SLOT, WindowRows
+from braid.operators.windows import Emit, Window
+from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP
 
 EPOCH_OF_QUERY = 3
 MEASURE, HIDDEN = Measure("min", Column("price", DOUBLE)), Measure("max", Column("price", DOUBLE))

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import partition
-from operators.aggregation import partition as aggregation_partition
-from operators.expressions import Column
-from operators.partition import Partition
-from operators.queries import Aggregation
-from operators.query_parts import COUNT_ALL, Measure
-from operators.state import bucket_store
-from operators.state.partition_state import Payload
-from operators.stream_operators import StreamOperators
-from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
-from sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.operators import partition
+from braid.operators.aggregation import partition as aggregation_partition
+from braid.operators.expressions import Column
+from braid.operators.partition import Partition
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.operators.state import bucket_store
+from braid.operators.state.partition_state import Payload
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
+from braid.sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.operators import nexmark, test_shared_aggregation
 from tests.operators.pipeline import (

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.predicates.dimension import CellLookup
-from operators.state.entries import _fullest
-from operators.state.keys import encode_keys
-from operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
-from operators.tuples import Tuples
+from braid.operators.predicates.dimension import CellLookup
+from braid.operators.state.entries import _fullest
+from braid.operators.state.keys import encode_keys
+from braid.operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
+from braid.operators.tuples import Tuples
 
 TUPLES, CELLS, KEYS = 400_000, 200, 400
 

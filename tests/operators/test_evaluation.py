@@ -14,13 +14,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators.evaluation import FUNCTIONS, evaluate, fold
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions import call
-from operators.functions.casts import cast_to
-from operators.functions.coercion import decimal_type, integer_type
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from braid.operators.evaluation import FUNCTIONS, evaluate, fold
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions import call
+from braid.operators.functions.casts import cast_to
+from braid.operators.functions.coercion import decimal_type, integer_type
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 from tests.kit.examples import examples
 
 MONEY = ColumnType("DECIMAL", 10, 2)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import (
+from braid.operators.expressions import (
     Call,
     Column,
     Expression,
@@ -22,7 +22,7 @@ from operators.expressions import (
     text_of,
     to_json,
 )
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 
 MONEY = ColumnType("DECIMAL", 12, 2)
 LITERALS = st.one_of(

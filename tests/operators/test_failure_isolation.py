@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.aggregation import partition as aggregation_partition
-from operators.aggregation.shared_aggregation import SharedAggregation
-from operators.failure_isolation import isolate_failures
-from operators.queries import Query
-from operators.query_parts import COUNT_ALL, Measure
-from operators.state import components
-from operators.stream_operators import StreamOperators
-from sources.core.errors import CorruptData
-from sources.core.storage import Storage
+from braid.operators.aggregation import partition as aggregation_partition
+from braid.operators.aggregation.shared_aggregation import SharedAggregation
+from braid.operators.failure_isolation import isolate_failures
+from braid.operators.queries import Query
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.operators.state import components
+from braid.operators.stream_operators import StreamOperators
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, K, Pipeline, S, V, aggregation, batch_of, changelog, live_of
 
 SUM, GREATEST = Measure("sum", V), Measure("max", S)

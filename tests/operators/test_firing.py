@@ -15,22 +15,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators.aggregation import firing
-from operators.aggregation.due import WindowedQueries
-from operators.aggregation.firing import fire
-from operators.evaluation import evaluate
-from operators.event_times import EARLIEST
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions import call
-from operators.live_queries import LiveQueries
-from operators.queries import Aggregation
-from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
-from operators.state.bucket import Bucket
-from operators.state.query_runs import read_bucket
-from operators.stream_operators import StreamOperators
-from operators.windowing.window_rows import SLOT
-from operators.windows import Window
-from sources.core.schema import (
+from braid.operators.aggregation import firing
+from braid.operators.aggregation.due import WindowedQueries
+from braid.operators.aggregation.firing import fire
+from braid.operators.evaluation import evaluate
+from braid.operators.event_times import EARLIEST
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions import call
+from braid.operators.live_queries import LiveQueries
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import AGGREGATION, COUNT_ALL, Measure
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.query_runs import read_bucket
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.windowing.window_rows import SLOT
+from braid.operators.windows import Window
+from braid.sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -323,7 +323,7 @@ def test_a_having_that_raises_fails_its_query_alone(monkeypatch: pytest.MonkeyPa
             raise pa.ArrowInvalid("no such kernel")
         return evaluate(expression, columns, length)
 
-    monkeypatch.setattr("operators.tuples.evaluate", raising)
+    monkeypatch.setattr("braid.operators.tuples.evaluate", raising)
     live = live_of(aggregation(), aggregation(having=broken))
     (queries,) = live.by_operator(AGGREGATION, STREAM.id).values()
     buckets = buckets_of(live, STREAM, [{"k": 1, "v": 2, "s": "a", "t": 3}])

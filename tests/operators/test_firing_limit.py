@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.planning.batch_budget import FiringBudget
-from engine.planning.offsets import Offset
-from operators.aggregation.partition import AggregationPartition
-from operators.live_queries import LiveQueries
-from operators.queries import Aggregation
-from operators.query_parts import COUNT_ALL
-from operators.windowing.firing_limit import FiringLimit
-from operators.windowing.slicing import due_windows
-from operators.windows import Window
-from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.engine.planning.batch_budget import FiringBudget
+from braid.engine.planning.offsets import Offset
+from braid.operators.aggregation.partition import AggregationPartition
+from braid.operators.live_queries import LiveQueries
+from braid.operators.queries import Aggregation
+from braid.operators.query_parts import COUNT_ALL
+from braid.operators.windowing.firing_limit import FiringLimit
+from braid.operators.windowing.slicing import due_windows
+from braid.operators.windows import Window
+from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from tests.kit.examples import examples
 from tests.operators.job_in_process import Job
 from tests.operators.pipeline import STREAM, live_of, predicate_of

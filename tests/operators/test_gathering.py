@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.joins.gathering import gather, inverse, take
+from braid.operators.joins.gathering import gather, inverse, take
 
 COLUMNS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int32(), [1, -2, 3, 4]),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.joins.idp import SubPlan, idp
+from braid.operators.joins.idp import SubPlan, idp
 
 Members = frozenset[str]
 

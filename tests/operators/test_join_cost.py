@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.joins.cost import JoinCost, join_graph
+from braid.operators.joins.cost import JoinCost, join_graph
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from operators.aggregation.firing import Predicates
-from operators.joins.matches import counts as join_counts
-from operators.joins.matches import fire as joins
-from operators.joins.matches.counts import CountedJoins
-from operators.joins.matches.firing import DueJoins, WindowId
-from session.sql.select import plan_select
-from sources.core.storage import Storage
+from braid.operators.aggregation.firing import Predicates
+from braid.operators.joins.matches import counts as join_counts
+from braid.operators.joins.matches import fire as joins
+from braid.operators.joins.matches.counts import CountedJoins
+from braid.operators.joins.matches.firing import DueJoins, WindowId
+from braid.session.sql.select import plan_select
+from braid.sources.core.storage import Storage
 from tests.kit.random_joins import CATALOG, SECOND, STREAMS
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row

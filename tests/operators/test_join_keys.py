@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.joins.keys import InputKeys, number_keys
-from operators.joins.matches.block import order_by_codes
+from braid.operators.joins.keys import InputKeys, number_keys
+from braid.operators.joins.matches.block import order_by_codes
 
 TEXTS = ("a", "b", None)
 

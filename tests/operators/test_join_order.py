@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.joins.cost import JoinCost, join_graph
-from operators.joins.idp import SubPlan
-from operators.joins.matches.relations import Relation
-from operators.joins.order import (
+from braid.operators.joins.cost import JoinCost, join_graph
+from braid.operators.joins.idp import SubPlan
+from braid.operators.joins.matches.relations import Relation
+from braid.operators.joins.order import (
     BLOCK_SIZE,
     MAX_EXHAUSTIVE,
     block_size,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.joins.matches.all_pairs import AllPairs, PickedPairs
-from operators.joins.matches.pairs import Pairs
-from operators.joins.matches.relations import MANY
+from braid.operators.joins.matches.all_pairs import AllPairs, PickedPairs
+from braid.operators.joins.matches.pairs import Pairs
+from braid.operators.joins.matches.relations import MANY
 
 CODES = st.lists(st.integers(-1, 4), max_size=12).map(sorted)
 

@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import partition
-from operators.joins import reading
-from operators.joins.matches import all_pairs, formed_rows, late_rows, relations
-from operators.joins.matches import conditions as join_conditions
-from operators.joins.matches import counts as join_counts
-from operators.joins.matches import rows as join_rows
-from operators.joins.matches.block import JoinBlock
-from operators.joins.matches.groups import distinct_counts
-from operators.joins.matches.rows import JoinIndex
-from operators.joins.query import Join
-from operators.lookup import lookup_join
-from operators.lookup.lookup_join import version_path
-from operators.queries import Query
-from operators.state import bucket_store, tuple_bucket
-from session.sql.select import plan_select
-from sources.core.storage import Storage
+from braid.operators import partition
+from braid.operators.joins import reading
+from braid.operators.joins.matches import all_pairs, formed_rows, late_rows, relations
+from braid.operators.joins.matches import conditions as join_conditions
+from braid.operators.joins.matches import counts as join_counts
+from braid.operators.joins.matches import rows as join_rows
+from braid.operators.joins.matches.block import JoinBlock
+from braid.operators.joins.matches.groups import distinct_counts
+from braid.operators.joins.matches.rows import JoinIndex
+from braid.operators.joins.query import Join
+from braid.operators.lookup import lookup_join
+from braid.operators.lookup.lookup_join import version_path
+from braid.operators.queries import Query
+from braid.operators.state import bucket_store, tuple_bucket
+from braid.session.sql.select import plan_select
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import (
     CATALOG,

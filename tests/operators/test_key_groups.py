@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.state import key_groups as kg
-from operators.state.key_groups import key_groups, spread_over_partitions
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.operators.state import key_groups as kg
+from braid.operators.state.key_groups import key_groups, spread_over_partitions
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 KEYS: dict[ColumnType, st.SearchStrategy[Any]] = {
     INT: st.integers(-3, 3),

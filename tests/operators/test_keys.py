@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.joins.matches.groups import distinct_counts
-from operators.state.keys import KeyColumn, encode_keys, key_columns, key_digits, unite_keys
+from braid.operators.joins.matches.groups import distinct_counts
+from braid.operators.state.keys import KeyColumn, encode_keys, key_columns, key_digits, unite_keys
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int32(): [None, -(2**31), -1, 0, 1, 2**31 - 1],

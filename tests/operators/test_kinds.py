@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from operators.kinds import KINDS, kind_of, operator_of
-from operators.queries import Query
-from operators.windows import SessionWindow, Window
+from braid.operators.kinds import KINDS, kind_of, operator_of
+from braid.operators.queries import Query
+from braid.operators.windows import SessionWindow, Window
 from tests.session.queries import GEM_PACK, PRICE, aggregation, selection
 
 

@@ -13,14 +13,14 @@ from bitarray.util import ones
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.event_times import EARLIEST, LATEST
-from operators.joins.parts import parts_over
-from operators.joins.query import Join, JoinInput
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.predicates.query_set import unpack
-from operators.queries import Aggregation, Selection
-from operators.query_parts import AGGREGATION, JOIN, SELECTION
-from operators.windows import Window
+from braid.operators.event_times import EARLIEST, LATEST
+from braid.operators.joins.parts import parts_over
+from braid.operators.joins.query import Join, JoinInput
+from braid.operators.live_queries import LiveQueries, LiveQuery
+from braid.operators.predicates.query_set import unpack
+from braid.operators.queries import Aggregation, Selection
+from braid.operators.query_parts import AGGREGATION, JOIN, SELECTION
+from braid.operators.windows import Window
 from tests.operators.pipeline import STREAM, K, aggregation, changelog
 
 

@@ -13,14 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.expressions import Call, Column, Expression
-from operators.lookup import lookup_join
-from operators.lookup.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, read_rows, version_path
-from operators.lookup.lookups import Lookup
-from sources.connectors.static_table import TableVersion
-from sources.core.errors import CorruptData
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
-from sources.core.storage import Storage
+from braid.operators.expressions import Call, Column, Expression
+from braid.operators.lookup import lookup_join
+from braid.operators.lookup.lookup_join import (
+    IndexedTables,
+    LookupFailed,
+    LookupJoin,
+    TableIndex,
+    read_rows,
+    version_path,
+)
+from braid.operators.lookup.lookups import Lookup
+from braid.sources.connectors.static_table import TableVersion
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import TABLES
 
@@ -163,6 +170,6 @@ def test_a_key_that_cannot_be_evaluated_is_said(tmp_path: Path, monkeypatch: pyt
     lookup = Lookup("t-1", version, "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
     tables = IndexedTables(storage)
     tables.index(lookup)
-    monkeypatch.setattr("operators.tuples.evaluate", fail)
+    monkeypatch.setattr("braid.operators.tuples.evaluate", fail)
     with pytest.raises(LookupFailed, match="k: ValueError: no"):
         list(LookupJoin([lookup], frozenset({"k"})).batches(pa.RecordBatch.from_pydict({"k": [1]}), tables))

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from operators.queries import Aggregation, Query
-from operators.query_parts import COUNT_ALL, Measure
-from operators.windows import Window
-from sources.core.storage import Storage
+from braid.operators.queries import Aggregation, Query
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.operators.windows import Window
+from braid.sources.core.storage import Storage
 from tests.kit.examples import IS_LONG
 from tests.operators.pipeline import K, Pipeline, Row, V, aggregation, changelog, compare
 from tests.operators.test_shared_aggregation import random_query, random_tuples

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from bench_driver.mixed_query import Aggregate, MixedQuery
-from bench_driver.peers.duckdb_batches import DuckdbBatches
-from bench_driver.query_generator import generate_queries
-from bench_driver.query_spec import WindowSpec
-from bench_driver.queues.mixed_datasets import static_table
-from bench_driver.workload import Workload, load_workload
+from braid.bench_driver.mixed_query import Aggregate, MixedQuery
+from braid.bench_driver.peers.duckdb_batches import DuckdbBatches
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.query_spec import WindowSpec
+from braid.bench_driver.queues.mixed_datasets import static_table
+from braid.bench_driver.workload import Workload, load_workload
 from tests.kit.mixed_rows import Row, differences, rows_of_duckdb
 from tests.operators.mixed_job import MixedJob, seconds_of, tuples_of
 

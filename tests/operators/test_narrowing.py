@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.state.narrowing import narrow, widen
+from braid.operators.state.narrowing import narrow, widen
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import Column
-from operators.predicates.dimension import CellLookup
-from operators.query_parts import Measure
-from operators.state.addresses import Addresses
-from operators.state.components import COUNT_NAME, encode
-from operators.state.packed_sums import Packable, PackedSums
-from sources.core.schema import BIGINT, DOUBLE
+from braid.operators.expressions import Column
+from braid.operators.predicates.dimension import CellLookup
+from braid.operators.query_parts import Measure
+from braid.operators.state.addresses import Addresses
+from braid.operators.state.components import COUNT_NAME, encode
+from braid.operators.state.packed_sums import Packable, PackedSums
+from braid.sources.core.schema import BIGINT, DOUBLE
 
 SUM, LEAST = Measure("sum", Column("x", BIGINT)), Measure("min", Column("x", BIGINT))
 CELLS, SLICES, KEYS = SHAPE = (3, 2, 4)

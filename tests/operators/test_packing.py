@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import kernels
-from operators.kernels import SUM
+from braid.operators import kernels
+from braid.operators.kernels import SUM
 
 BITS, LEAST = 40, -50
 ONE_TUPLE = (1 << BITS) - LEAST

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import partition
-from operators.expressions import Call
-from operators.partition import Partition
-from operators.state import bucket_store
-from operators.state.partition_state import Payload
-from operators.stream_operators import StreamOperators
-from operators.windowing.fired_block import FiredBlock
-from operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
-from sources.core.schema import BOOLEAN
-from sources.core.storage import Storage
+from braid.operators import partition
+from braid.operators.expressions import Call
+from braid.operators.partition import Partition
+from braid.operators.state import bucket_store
+from braid.operators.state.partition_state import Payload
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.windowing.fired_block import FiredBlock
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
+from braid.sources.core.schema import BOOLEAN
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.operators.pipeline import (
     MEASURES,

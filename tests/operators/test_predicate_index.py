@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.evaluation import evaluate
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions import call
-from operators.predicates import analysis
-from operators.predicates.analysis import analyse
-from operators.predicates.index import PredicateIndex
-from operators.tuples import Tuples
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions import call
+from braid.operators.predicates import analysis
+from braid.operators.predicates.analysis import analyse
+from braid.operators.predicates.index import PredicateIndex
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 from tests.kit.examples import examples
 
 MONEY = ColumnType("DECIMAL", 12, 2)

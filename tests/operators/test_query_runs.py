@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import partition
-from operators.aggregation import alone_entries, alone_windows
-from operators.state.query_runs import QueryRuns, read_bucket
-from operators.stream_operators import StreamOperators
-from operators.windows import Window
-from sources.core.storage import Storage
+from braid.operators import partition
+from braid.operators.aggregation import alone_entries, alone_windows
+from braid.operators.state.query_runs import QueryRuns, read_bucket
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.windows import Window
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.operators import pipeline
 from tests.operators.pipeline import STREAM, K, Pipeline, V, aggregation, batch_of, changelog, compare, live_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.predicates import query_set
+from braid.operators.predicates import query_set
 
 
 def bools(rows: int, slots: int, seed: int) -> query_set.Bools:

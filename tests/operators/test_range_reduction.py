@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.predicates.range_reduction import UFUNCS, CellRuns, RangeReduction
-from operators.state.components import neutral
+from braid.operators.predicates.range_reduction import UFUNCS, CellRuns, RangeReduction
+from braid.operators.state.components import neutral
 
 FUNCTIONS = ["sum", "min", "max"]
 sizes = {

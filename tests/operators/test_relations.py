@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.joins.matches.relations import MANY, NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
+from braid.operators.joins.matches.relations import MANY, NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 
 
 def random_relations(rng: random.Random) -> list[Relation]:

@@ -7,7 +7,16 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, ChunkWork, Work, draw_sample, is_due, read_sample, united
+from braid.operators.report import (
+    REPORT_EVERY_US,
+    SAMPLE_TUPLES,
+    ChunkWork,
+    Work,
+    draw_sample,
+    is_due,
+    read_sample,
+    united,
+)
 
 
 @pytest.mark.parametrize(("start", "end", "due"), [(0, 1_700_000, True), (1_700_000, 1_999_999, False), (7, 7, False)])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators import partition
-from operators.joins.matches import formed_rows
-from session.sql.select import plan_select
-from sources.core.storage import Storage
+from braid.operators import partition
+from braid.operators.joins.matches import formed_rows
+from braid.session.sql.select import plan_select
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import (
     CATALOG,
@@ -80,7 +80,7 @@ def test_too_many_rows_of_sessions_are_left_out(
     formed_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", formed_at_once)
-    monkeypatch.setattr("operators.joins.session_joins.MAX_FORMED", 99)
+    monkeypatch.setattr("braid.operators.joins.session_joins.MAX_FORMED", 99)
     text = "SELECT x.v FROM a [SESSION 2 SECONDS] x JOIN b [SESSION 2 SECONDS] y ON x.k = y.k WHERE x.v < {}"
     created = [(name, slot, plan_select(text.format(v), CATALOG)) for slot, (name, v) in enumerate(LIMITS.items())]
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(3), join_row_limit=60)

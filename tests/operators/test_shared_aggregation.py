@@ -18,16 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import partition
-from operators import tuples as tuples_module
-from operators.expressions import Call, Column, Expression, Literal
-from operators.predicates import space_key
-from operators.queries import Aggregation, Query, Selection
-from operators.query_parts import Measure, Output
-from operators.state import dense_totals, entries, merging
-from operators.windows import SessionWindow, Window
-from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, ColumnType
-from sources.core.storage import Storage
+from braid.operators import partition
+from braid.operators import tuples as tuples_module
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.predicates import space_key
+from braid.operators.queries import Aggregation, Query, Selection
+from braid.operators.query_parts import Measure, Output
+from braid.operators.state import dense_totals, entries, merging
+from braid.operators.windows import SessionWindow, Window
+from braid.sources.core.schema import BIGINT, BOOLEAN, DOUBLE, ColumnType
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.operators.pipeline import MEASURES, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
 

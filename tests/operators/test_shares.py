@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.event_times import EARLIEST, LATEST
-from operators.expressions import Column
-from operators.joins.key_splits import NOT_SPLIT, KeySplit, begin, unsplit
-from operators.joins.parts import SALT, Placement
-from operators.joins.shares import shares_of
-from operators.state.key_groups import hash_keys, key_groups
-from operators.tuples import Tuples
-from sources.core.schema import BIGINT
+from braid.operators.event_times import EARLIEST, LATEST
+from braid.operators.expressions import Column
+from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit, begin, unsplit
+from braid.operators.joins.parts import SALT, Placement
+from braid.operators.joins.shares import shares_of
+from braid.operators.state.key_groups import hash_keys, key_groups
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import BIGINT
 
 PARTITIONS = 3
 EVER = (EARLIEST, LATEST)

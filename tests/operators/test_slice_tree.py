@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.aggregation import slice_tree
-from operators.aggregation.due import WindowedQueries
-from operators.aggregation.firing import fire
-from operators.aggregation.slice_tree import Entries, level_above, stretches
-from operators.live_queries import LiveQueries
-from operators.query_parts import AGGREGATION, COUNT_ALL, Measure
-from operators.state.bucket import Bucket
-from operators.state.components import COUNT_NAME
-from operators.state.query_runs import read_bucket
-from operators.stream_operators import StreamOperators
-from operators.windows import Window
+from braid.operators.aggregation import slice_tree
+from braid.operators.aggregation.due import WindowedQueries
+from braid.operators.aggregation.firing import fire
+from braid.operators.aggregation.slice_tree import Entries, level_above, stretches
+from braid.operators.live_queries import LiveQueries
+from braid.operators.query_parts import AGGREGATION, COUNT_ALL, Measure
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import COUNT_NAME
+from braid.operators.state.query_runs import read_bucket
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.windows import Window
 from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicate_of
 
 CELLS, KEYS = 3, 4

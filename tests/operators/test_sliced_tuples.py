@@ -9,13 +9,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import Call, Column
-from operators.query_parts import Measure
-from operators.state import components
-from operators.state.packed_sums import Packable
-from operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
-from operators.tuples import Tuples
-from sources.core.schema import BIGINT, VARCHAR
+from braid.operators.expressions import Call, Column
+from braid.operators.query_parts import Measure
+from braid.operators.state import components
+from braid.operators.state.packed_sums import Packable
+from braid.operators.state.sliced_tuples import EncodedMeasures, SlicedTuples
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import BIGINT, VARCHAR
 
 KEY, PRICE = Column("key", BIGINT), Column("price", BIGINT)
 SUM = Measure("sum", PRICE)

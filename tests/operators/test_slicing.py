@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.windowing import slicing
-from operators.windowing.slicing import (
+from braid.operators.windowing import slicing
+from braid.operators.windowing.slicing import (
     FIRST_EDGE,
     LAST_EDGE,
     NeededEdges,
@@ -20,7 +20,7 @@ from operators.windowing.slicing import (
     is_needed,
     with_ends_in,
 )
-from operators.windows import Window
+from braid.operators.windows import Window
 
 windows = st.lists(
     st.builds(Window, st.integers(1, 30), st.integers(1, 12), st.integers(-40, 40)), min_size=1, max_size=4

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.aggregation.space_queries import SpaceQueries, by_space
-from operators.expressions import Call, Expression
-from operators.live_queries import LiveQuery
-from operators.query_parts import COUNT_ALL, Measure
-from operators.stream_operators import StreamOperators
-from sources.core.schema import BOOLEAN
+from braid.operators.aggregation.space_queries import SpaceQueries, by_space
+from braid.operators.expressions import Call, Expression
+from braid.operators.live_queries import LiveQuery
+from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.operators.stream_operators import StreamOperators
+from braid.sources.core.schema import BOOLEAN
 from tests.operators.pipeline import STREAM, V, aggregation, batch_of, compare, live_of, predicate_of
 
 VALUES = [None, *range(-1, 8)]

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators import tuples as tuples_module
-from operators.evaluation import evaluate
-from operators.expressions import Call, Literal
-from operators.queries import Query, Selection
-from operators.query_parts import Measure, Output
-from operators.selection.source import Selected
-from operators.state import components
-from operators.stream_operators import StreamOperators
-from operators.windows import Window
-from sources.core.schema import BOOLEAN, INT, NULL
-from sources.core.storage import Storage
+from braid.operators import tuples as tuples_module
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import Call, Literal
+from braid.operators.queries import Query, Selection
+from braid.operators.query_parts import Measure, Output
+from braid.operators.selection.source import Selected
+from braid.operators.state import components
+from braid.operators.stream_operators import StreamOperators
+from braid.operators.windows import Window
+from braid.sources.core.schema import BOOLEAN, INT, NULL
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import (
     STREAM,
     K,

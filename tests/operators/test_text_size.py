@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.evaluation import evaluate
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions import FUNCTIONS, call
-from operators.functions.text_size import _MAX_BYTES, MAX_BYTES, constant_bytes, size_of
-from operators.tuples import Tuples
-from sources.core.errors import TooLarge
-from sources.core.schema import BIGINT, BOOLEAN, INT, VARCHAR
+from braid.operators.evaluation import evaluate
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions import FUNCTIONS, call
+from braid.operators.functions.text_size import _MAX_BYTES, MAX_BYTES, constant_bytes, size_of
+from braid.operators.tuples import Tuples
+from braid.sources.core.errors import TooLarge
+from braid.sources.core.schema import BIGINT, BOOLEAN, INT, VARCHAR
 
 S, T, N, OK = Column("s", VARCHAR), Column("t", VARCHAR), Column("n", BIGINT), Column("ok", BOOLEAN)
 A = Literal("a", VARCHAR)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import Column
-from operators.predicates.dimension import CellLookup
-from operators.query_parts import Measure
-from operators.state.addresses import Addresses
-from operators.state.components import COUNT_NAME, encode
-from operators.state.totals import Run, add_looked_up, new_totals
-from sources.core.schema import BIGINT, DOUBLE, ColumnType
+from braid.operators.expressions import Column
+from braid.operators.predicates.dimension import CellLookup
+from braid.operators.query_parts import Measure
+from braid.operators.state.addresses import Addresses
+from braid.operators.state.components import COUNT_NAME, encode
+from braid.operators.state.totals import Run, add_looked_up, new_totals
+from braid.sources.core.schema import BIGINT, DOUBLE, ColumnType
 
 CELLS, KEYS = 3, 4
 FUNCTIONS = ("sum", "min", "max")

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import kernels
-from operators.state import tuple_bucket
-from operators.state.bucket_store import TUPLES, put_block, read_state
-from operators.state.keys import encode_keys
-from operators.state.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
-from operators.state.tuple_files import TIME, TupleFiles
-from operators.tuples import Tuples
-from sources.core.errors import CorruptData
-from sources.core.storage import Storage
+from braid.operators import kernels
+from braid.operators.state import tuple_bucket
+from braid.operators.state.bucket_store import TUPLES, put_block, read_state
+from braid.operators.state.keys import encode_keys
+from braid.operators.state.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
+from braid.operators.state.tuple_files import TIME, TupleFiles
+from braid.operators.tuples import Tuples
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.storage import Storage
 
 
 @given(st.sets(st.integers(0, 2**31 - 1), max_size=50))

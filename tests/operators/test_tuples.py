@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.expressions import Column
-from operators.tuples import Tuples
-from sources.core.schema import BIGINT, INT
+from braid.operators.expressions import Column
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import BIGINT, INT
 
 
 @pytest.mark.parametrize(("length", "pieces"), [(8192, 2), (100, 1)])

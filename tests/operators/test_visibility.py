@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.live_queries import LiveQuery
-from operators.predicates.query_set import unpack
-from operators.windowing.visibility import visibility
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.query_set import unpack
+from braid.operators.windowing.visibility import visibility
 from tests.operators.pipeline import STREAM, aggregation, live_of
 
 clocks = st.one_of(st.none(), st.integers(-6, 12))

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.query_parts import WINDOW_END, WINDOW_START
-from operators.windowing.window_rows import SLOT, WindowRows
+from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.operators.windowing.window_rows import SLOT, WindowRows
 
 # slot, start, end and how many rows
 Runs = list[tuple[int, int, int, int]]

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from unittest import mock
 
-from operators.joins.key_splits import NOT_SPLIT, KeySplit
-from operators.live_queries import UNGROUPED
-from optimizer.key_splitting import rows_by_key, splittable_joins, spreadings_of
-from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
-from optimizer.statistics import Statistics
-from session.settings import Settings
-from session.upkeep import reoptimization
+from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit
+from braid.operators.live_queries import UNGROUPED
+from braid.optimizer.key_splitting import rows_by_key, splittable_joins, spreadings_of
+from braid.optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
+from braid.optimizer.statistics import Statistics
+from braid.session.settings import Settings
+from braid.session.upkeep import reoptimization
 
 MAX_GROUPS = 3
 
@@ -78,7 +78,7 @@ def arbitrary_plans() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    from api.cli.main import main
+    from braid.api.cli.main import main
 
     with arbitrary_plans():
         main()

@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
-from operators.kinds import operator_of, source_operators
-from operators.queries import Query
-from operators.report import index_of
-from optimizer.costs import NEW_OPERATOR_SECONDS_A_TUPLE, Costs, cost_shares, operator_statistics, query_statistics
-from optimizer.plan import Plan
-from optimizer.statistics import Statistics
-from session.sql.select import plan_select
+from braid.operators.kinds import operator_of, source_operators
+from braid.operators.queries import Query
+from braid.operators.report import index_of
+from braid.optimizer.costs import (
+    NEW_OPERATOR_SECONDS_A_TUPLE,
+    Costs,
+    cost_shares,
+    operator_statistics,
+    query_statistics,
+)
+from braid.optimizer.plan import Plan
+from braid.optimizer.statistics import Statistics
+from braid.session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 
 W = "[RANGE 4 SECONDS]"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.predicates.query_set import Bools
-from optimizer.grouping import (
+from braid.operators.predicates.query_set import Bools
+from braid.optimizer.grouping import (
     MAX_PAIRED,
     Numbers,
     Sampled,

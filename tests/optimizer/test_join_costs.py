@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.joins.query import Join
-from operators.kinds import operator_of
-from operators.queries import Query
-from operators.report import draw_sample
-from optimizer.join_costs import estimate_input, explain_join_order
-from optimizer.plan import Plan
-from optimizer.statistics import Statistics
-from session.sql.select import plan_select
+from braid.operators.joins.query import Join
+from braid.operators.kinds import operator_of
+from braid.operators.queries import Query
+from braid.operators.report import draw_sample
+from braid.optimizer.join_costs import estimate_input, explain_join_order
+from braid.optimizer.plan import Plan
+from braid.optimizer.statistics import Statistics
+from braid.session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 
 RATES = {"s-a": 1000, "s-b": 500, "s-c": 100}

@@ -11,17 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from operators.joins.key_splits import NOT_SPLIT, KeySplit
-from operators.joins.parts import SALT
-from operators.joins.query import Join
-from operators.kinds import operator_of
-from operators.queries import Query
-from operators.report import draw_sample
-from operators.state.key_groups import hash_keys
-from optimizer.key_splitting import KeySplitting, NoSplits, splittable_joins, spreadings_of
-from optimizer.plan_changes import Member, PlanChange, Situation
-from optimizer.statistics import Statistics
-from session.sql.select import plan_select
+from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit
+from braid.operators.joins.parts import SALT
+from braid.operators.joins.query import Join
+from braid.operators.kinds import operator_of
+from braid.operators.queries import Query
+from braid.operators.report import draw_sample
+from braid.operators.state.key_groups import hash_keys
+from braid.optimizer.key_splitting import KeySplitting, NoSplits, splittable_joins, spreadings_of
+from braid.optimizer.plan_changes import Member, PlanChange, Situation
+from braid.optimizer.statistics import Statistics
+from braid.session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 
 SECOND = 1_000_000

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.expressions import Column, Literal, all_of
-from operators.functions import call
-from operators.kinds import kind_of, operator_of
-from operators.queries import Aggregation, Query
-from operators.windows import SessionWindow, Window
-from optimizer.graph import to_dot
-from optimizer.plan import MAX_SIMPLE, MIN_ALIKE, Plan
-from sources.core.errors import BraidError
-from sources.core.schema import BIGINT
+from braid.operators.expressions import Column, Literal, all_of
+from braid.operators.functions import call
+from braid.operators.kinds import kind_of, operator_of
+from braid.operators.queries import Aggregation, Query
+from braid.operators.windows import SessionWindow, Window
+from braid.optimizer.graph import to_dot
+from braid.optimizer.plan import MAX_SIMPLE, MIN_ALIKE, Plan
+from braid.sources.core.errors import BraidError
+from braid.sources.core.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
 
 QUERIES: list[Query] = [

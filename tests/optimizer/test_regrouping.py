@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.kinds import operator_of, source_operators
-from operators.live_queries import UNGROUPED
-from operators.queries import Query
-from operators.report import draw_sample
-from optimizer import regrouping
-from optimizer.grouping import Numbers, SampledWorkload, group_queries
-from optimizer.plan_changes import Member, PlanChange
-from optimizer.regrouping import Regrouping
-from optimizer.statistics import SAMPLE_KEPT, Statistics
-from optimizer.workloads import MIN_SAMPLE
-from session.sql.select import plan_select
+from braid.operators.kinds import operator_of, source_operators
+from braid.operators.live_queries import UNGROUPED
+from braid.operators.queries import Query
+from braid.operators.report import draw_sample
+from braid.optimizer import regrouping
+from braid.optimizer.grouping import Numbers, SampledWorkload, group_queries
+from braid.optimizer.plan_changes import Member, PlanChange
+from braid.optimizer.regrouping import Regrouping
+from braid.optimizer.statistics import SAMPLE_KEPT, Statistics
+from braid.optimizer.workloads import MIN_SAMPLE
+from braid.session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 
 SECOND = 1_000_000

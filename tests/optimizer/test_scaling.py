@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.scaling import BUSY, EASY, PATIENCE, Decision, Load, Pool, Rules, decide
+from braid.optimizer.scaling import BUSY, EASY, PATIENCE, Decision, Load, Pool, Rules, decide
 
 RULES = Rules(least=1, most=3, latency_seconds=5.0, period_seconds=5.0)
 FIRST = Decision(1, "at first", 0.0)

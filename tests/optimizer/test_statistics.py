@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.expressions import Column
-from operators.report import draw_sample
-from optimizer.statistics import SAMPLE_KEPT, TIME_CONSTANT_SECONDS, Rate, Spent, Statistics
-from sources.core.schema import VARCHAR
+from braid.operators.expressions import Column
+from braid.operators.report import draw_sample
+from braid.optimizer.statistics import SAMPLE_KEPT, TIME_CONSTANT_SECONDS, Rate, Spent, Statistics
+from braid.sources.core.schema import VARCHAR
 from tests.session.queries import PRICE, above
 
 SECOND = 1_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from operators.joins.query import Join
-from optimizer.sub_joins import sub_join, sub_joins
-from session.sql.select import plan_select
+from braid.operators.joins.query import Join
+from braid.optimizer.sub_joins import sub_join, sub_joins
+from braid.session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 
 CHAIN = "a [RANGE 4 SECONDS] x, b [RANGE 4 SECONDS] y, c [RANGE 4 SECONDS] z WHERE x.k = y.k AND y.m = z.m"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from operators.joins.query import Join
-from operators.kinds import operator_of, source_operators
-from optimizer.join_costs import Sharing
-from optimizer.plan import Plan
-from session.sql.select import plan_select
-from sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from braid.operators.joins.query import Join
+from braid.operators.kinds import operator_of, source_operators
+from braid.optimizer.join_costs import Sharing
+from braid.optimizer.plan import Plan
+from braid.session.sql.select import plan_select
+from braid.sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 
 COLUMNS = {
     "V": {"vID": BIGINT, "length": INT, "geo": VARCHAR, "lang": VARCHAR},

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.client import BraidClient
+from braid.api.client import BraidClient
 from tests.kit.damage import Damage, Damaged, flipped, removed
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until

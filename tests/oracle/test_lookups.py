@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.queries import Selection
-from session.sql.select import plan_select
+from braid.operators.queries import Selection
+from braid.session.sql.select import plan_select
 from tests.kit.client import Api
 from tests.kit.examples import examples
 from tests.kit.random_joins import (

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from api.client import BraidClient
-from bench_driver.dialects.braid import query_sql, table_sql
-from bench_driver.mixed_query import MixedQuery
-from bench_driver.query_generator import generate_queries
-from bench_driver.queues.datasets import TIME, find_dataset
-from bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
-from bench_driver.workload import Workload, load_workload
+from braid.api.client import BraidClient
+from braid.bench_driver.dialects.braid import query_sql, table_sql
+from braid.bench_driver.mixed_query import MixedQuery
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.queues.datasets import TIME, find_dataset
+from braid.bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
+from braid.bench_driver.workload import Workload, load_workload
 from tests.kit.examples import IS_LONG
 from tests.kit.mixed_rows import Row, differences, rows_of_duckdb
 from tests.kit.service import RunningService

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.client import BraidClient
+from braid.api.client import BraidClient
 from tests.kit.fixtures import FreshService
 from tests.kit.waiting import wait_until
 

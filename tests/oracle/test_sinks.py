@@ -20,7 +20,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from bench_driver.programs.kafka_broker import create_topic
+from braid.bench_driver.programs.kafka_broker import create_topic
 from tests.kit.client import Api
 from tests.kit.fixtures import FreshService
 from tests.kit.kafka import produce

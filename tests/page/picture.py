@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from api.client import BraidClient
+from braid.api.client import BraidClient
 from tests.kit.browser import chromium, visit
 from tests.kit.service import REPOSITORY, RunningService
 from tests.kit.waiting import wait_until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from api.page.files import FILES, INDEX
+from braid.api.page.files import FILES, INDEX
 from tests.api.rest import Rest, open_rest
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.predicates.query_set import pack, to_arrow, words_for
-from operators.windowing.window_rows import SLOT, WindowRows
-from sources.core.checksums import crc32, with_checksum
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.operators.predicates.query_set import pack, to_arrow, words_for
+from braid.operators.windowing.window_rows import SLOT, WindowRows
+from braid.sources.core.checksums import crc32, with_checksum
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 SECOND = 1_000_000
 DEAD_LETTERS = pa.schema(

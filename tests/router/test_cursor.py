@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.cursor import CursorPosition, decode_cursor, encode_cursor
-from sources.core.errors import MalformedRequest
+from braid.router.cursor import CursorPosition, decode_cursor, encode_cursor
+from braid.sources.core.errors import MalformedRequest
 
 NUMBERS = st.integers(0, 2**63 - 1)
 POSITIONS = st.builds(CursorPosition, NUMBERS, NUMBERS)

@@ -14,24 +14,24 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.expressions import Column
-from operators.queries import Selection
-from operators.query_parts import Output
-from router.delivery import deliverer, delivery
-from router.delivery.deliverer import Deliverer
-from router.delivery.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
-from router.delivery.progress import DELIVERING, DONE, PARTS, RETRYING, DeliveryProgress, part_of, read_progress
-from router.delivery.share import DeliveryShard
-from router.deployment import Deployment
-from router.materialize import DeployedQuery
-from router.page import Page
-from router.result_reader import ResultReader
-from router.retention import Retention
-from router.sinks.connectors import SinkDefinition, read_sink
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT
-from sources.core.storage import Storage
+from braid.operators.expressions import Column
+from braid.operators.queries import Selection
+from braid.operators.query_parts import Output
+from braid.router.delivery import deliverer, delivery
+from braid.router.delivery.deliverer import Deliverer
+from braid.router.delivery.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
+from braid.router.delivery.progress import DELIVERING, DONE, PARTS, RETRYING, DeliveryProgress, part_of, read_progress
+from braid.router.delivery.share import DeliveryShard
+from braid.router.deployment import Deployment
+from braid.router.materialize import DeployedQuery
+from braid.router.page import Page
+from braid.router.result_reader import ResultReader
+from braid.router.retention import Retention
+from braid.router.sinks.connectors import SinkDefinition, read_sink
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT
+from braid.sources.core.storage import Storage
 from tests.kit.service import free_port
 from tests.kit.waiting import DeadlineExceededError, wait_until
 from tests.kit.webhook import receiving
@@ -461,7 +461,7 @@ def test_who_follows_from_far_behind_sees_what_holds(world: World, monkeypatch: 
             )
         if number == 3:
             assert behind.follow()
-    monkeypatch.setattr("router.delivery.delivery_log.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("braid.router.delivery.delivery_log.LOOK_SECONDS", 0.0)
     assert behind.follow()
     assert after.follow()
     again = DeliveryWriter(world.storage)

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from router.batch_index import BatchIndex
-from router.dead_letter_reader import DeadLetterReader
-from router.page import Page
-from router.result_reader import ResultReader
-from sources.core.errors import Gone
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.router.batch_index import BatchIndex
+from braid.router.dead_letter_reader import DeadLetterReader
+from braid.router.page import Page
+from braid.router.result_reader import ResultReader
+from braid.sources.core.errors import Gone
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 from tests.router.batches import BatchWriter
 from tests.router.test_result_reader import AGGREGATION, STREAM, Deployed, commit_numbers, window_table
 

@@ -10,13 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from router.cursor import CursorPosition
-from router.delivery import deliverer, delivery, refused_rows
-from router.delivery.progress import DONE, RETRYING, part_of
-from router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
-from router.sinks.connectors import read_sink
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed
+from braid.router.cursor import CursorPosition
+from braid.router.delivery import deliverer, delivery, refused_rows
+from braid.router.delivery.progress import DONE, RETRYING, part_of
+from braid.router.delivery.refused_rows import RefusedRow, RefusedRows, Suspects
+from braid.router.sinks.connectors import read_sink
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed
 from tests.kit.servers import Postgres
 from tests.kit.waiting import wait_until
 from tests.kit.webhook import receiving

@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.expressions import Call, Column
-from operators.queries import Aggregation, Query, Selection
-from operators.query_parts import COUNT_ALL, Measure, Output
-from operators.windows import Emit, Window
-from router import batch_index, result_reader
-from router.batch_index import BatchIndex
-from router.deployment import Deployment
-from router.result_reader import ResultReader
-from sources.core.errors import MalformedRequest
-from sources.core.record_log import RecordLog
-from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
-from sources.core.storage import Storage
+from braid.operators.expressions import Call, Column
+from braid.operators.queries import Aggregation, Query, Selection
+from braid.operators.query_parts import COUNT_ALL, Measure, Output
+from braid.operators.windows import Emit, Window
+from braid.router import batch_index, result_reader
+from braid.router.batch_index import BatchIndex
+from braid.router.deployment import Deployment
+from braid.router.result_reader import ResultReader
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.router.batches import SECOND, BatchWriter
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.batch_index import BatchIndex
-from router.dead_letter_reader import DeadLetterReader
-from router.result_reader import ResultReader
-from router.retention import NEWEST_KEPT, Retention
-from sources.core.errors import Gone
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.router.batch_index import BatchIndex
+from braid.router.dead_letter_reader import DeadLetterReader
+from braid.router.result_reader import ResultReader
+from braid.router.retention import NEWEST_KEPT, Retention
+from braid.sources.core.errors import Gone
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.router.batches import SECOND, BatchWriter
 from tests.router.test_result_reader import Deployed, read_all

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.row_text import ndjson, objects
+from braid.router.row_text import ndjson, objects
 
 DECIMALS = st.decimals(
     min_value=Decimal("-1e20"), max_value=Decimal("1e20"), places=12, allow_nan=False, allow_infinity=False

@@ -12,26 +12,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.data_layout import BATCHES
-from operators.expressions import Column
-from operators.queries import Selection
-from operators.query_parts import Output
-from router.batch_index import BatchIndex
-from router.delivery import delivery, sink_worker
-from router.delivery.delivery import Delivery
-from router.delivery.delivery_log import DeliveredQuery
-from router.delivery.progress import DELIVERING, DeliveryProgress
-from router.delivery.refused_rows import RefusedRows
-from router.delivery.sink_worker import SinkWorker
-from router.deployment import Deployment
-from router.page import Page
-from router.result_reader import ResultReader
-from router.sinks.connectors import read_sink
-from router.sinks.sink import DelivererIdentity
-from sources.core.errors import Gone
-from sources.core.record_log import RecordLog
-from sources.core.schema import BIGINT
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES
+from braid.operators.expressions import Column
+from braid.operators.queries import Selection
+from braid.operators.query_parts import Output
+from braid.router.batch_index import BatchIndex
+from braid.router.delivery import delivery, sink_worker
+from braid.router.delivery.delivery import Delivery
+from braid.router.delivery.delivery_log import DeliveredQuery
+from braid.router.delivery.progress import DELIVERING, DeliveryProgress
+from braid.router.delivery.refused_rows import RefusedRows
+from braid.router.delivery.sink_worker import SinkWorker
+from braid.router.deployment import Deployment
+from braid.router.page import Page
+from braid.router.result_reader import ResultReader
+from braid.router.sinks.connectors import read_sink
+from braid.router.sinks.sink import DelivererIdentity
+from braid.sources.core.errors import Gone
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import BIGINT
+from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 from tests.router.batches import BatchWriter
 

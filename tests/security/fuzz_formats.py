@@ -26,22 +26,33 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.connectors.files.index import IndexedFile
-from sources.connectors.files.parquet import ParquetFormat
-from sources.connectors.segment import Frame, FrameHeader, encode_payload, read_tuples
-from sources.core.errors import BraidError
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, StreamSchema
-from sources.formats.arrow_messages import decode_arrow_messages
-from sources.formats.avro_messages import decode_avro_messages
-from sources.formats.avro_schema import read_schema
-from sources.formats.csv_document import decode_csv
-from sources.formats.csv_messages import decode_csv_messages
-from sources.formats.csv_records import CsvLayout, read_carefully, read_fast
-from sources.formats.decoded import Decoded
-from sources.formats.decoding import decode
-from sources.formats.json_lines import decode_json_lines
-from sources.formats.limits import DecodingLimits
-from sources.formats.record_batches import match_columns
+from braid.sources.connectors.files.index import IndexedFile
+from braid.sources.connectors.files.parquet import ParquetFormat
+from braid.sources.connectors.segment import Frame, FrameHeader, encode_payload, read_tuples
+from braid.sources.core.errors import BraidError
+from braid.sources.core.schema import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    ColumnType,
+    Field,
+    StreamSchema,
+)
+from braid.sources.formats.arrow_messages import decode_arrow_messages
+from braid.sources.formats.avro_messages import decode_avro_messages
+from braid.sources.formats.avro_schema import read_schema
+from braid.sources.formats.csv_document import decode_csv
+from braid.sources.formats.csv_messages import decode_csv_messages
+from braid.sources.formats.csv_records import CsvLayout, read_carefully, read_fast
+from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.decoding import decode
+from braid.sources.formats.json_lines import decode_json_lines
+from braid.sources.formats.limits import DecodingLimits
+from braid.sources.formats.record_batches import match_columns
 from tests.security.mutations import mutated
 
 SCHEMA = StreamSchema(

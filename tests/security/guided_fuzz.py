@@ -32,7 +32,7 @@ def fuzz(form: str, arguments: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["sources"]):
-        from sources.core.errors import BraidError
+        from braid.sources.core.errors import BraidError
         from tests.security.fuzz_formats import FORMATS, most_memory, read_to_the_end
         from tests.security.mutations import mutated
     make_seeds, decode_all = FORMATS[form]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.http.origins import hosts_of
-from session.settings import Settings
+from braid.api.http.origins import hosts_of
+from braid.session.settings import Settings
 from tests.api.rest import STREAM, Rest, open_rest
 
 

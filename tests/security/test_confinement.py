@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from router.sinks import file, kafka, postgres
-from session.settings import Settings
-from sources.connectors.registry import validate_definition
-from sources.connectors.static_table import TableDefinition, TableReader
-from sources.core import locations
-from sources.core.confinement import OPEN, Confinement
-from sources.core.errors import NotAllowed
-from sources.core.locations import NOWHERE, check_local_file, locate
-from sources.core.outgoing import Outgoing
-from sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
-from sources.core.storage import Storage
+from braid.router.sinks import file, kafka, postgres
+from braid.session.settings import Settings
+from braid.sources.connectors.registry import validate_definition
+from braid.sources.connectors.static_table import TableDefinition, TableReader
+from braid.sources.core import locations
+from braid.sources.core.confinement import OPEN, Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.locations import NOWHERE, check_local_file, locate
+from braid.sources.core.outgoing import Outgoing
+from braid.sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
+from braid.sources.core.storage import Storage
 from tests.router.sinks.subjects import SELECTION, subject
 
 SCHEMA = StreamSchema((Field("k", BIGINT), Field("t", TIMESTAMP)), "t", 0)

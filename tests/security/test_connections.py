@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from api.http.connections import SLOWEST
+from braid.api.http.connections import SLOWEST
 from tests.api.rest import STREAM, Rest, open_rest
 from tests.kit.waiting import wait_until
 

@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_no_request_gets_an_answer_that_is_not_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.routes.documents.LONGEST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("braid.api.routes.documents.LONGEST_WAIT_SECONDS", 0.05)
     # the files that statements may name are ours
     folders = {"table_folder": str(tmp_path / "tables"), "sink_folder": str(tmp_path / "rows")}
     (tmp_path / "tables").mkdir()

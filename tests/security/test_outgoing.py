@@ -12,13 +12,13 @@ import httpx
 import pytest
 import trustme
 
-from router.sinks import clickhouse, webhook
-from router.sinks.sink import DelivererIdentity, SinkRefused
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.http_client import http_client
-from sources.core.outgoing import EVERYWHERE, Outgoing, is_public
-from sources.formats.schema_registry import SchemaRegistry
+from braid.router.sinks import clickhouse, webhook
+from braid.router.sinks.sink import DelivererIdentity, SinkRefused
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.http_client import http_client
+from braid.sources.core.outgoing import EVERYWHERE, Outgoing, is_public
+from braid.sources.formats.schema_registry import SchemaRegistry
 from tests.kit.webhook import Receiver, receiving
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject
 
@@ -165,7 +165,7 @@ def test_a_certificate_must_be_of_the_name_that_was_asked_for(
     authority = trustme.CA()
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
-    monkeypatch.setattr("sources.core.http_client._certificates", lambda: trusting)
+    monkeypatch.setattr("braid.sources.core.http_client._certificates", lambda: trusting)
     with receiving() as receiver:
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert("hooks.example.com").configure_cert(serving)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.serve import open_storage
+from braid.api.serve import open_storage
 from tests.kit.fixtures import FreshService
 from tests.kit.service import RunningService, free_port
 from tests.kit.waiting import wait_until

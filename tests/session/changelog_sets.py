@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bitarray import frozenbitarray
 from bitarray.util import ones
 
-from session.state.changelog import Changelog, resized
+from braid.session.state.changelog import Changelog, resized
 
 
 def changelog_set_between(changelogs: Mapping[int, Changelog], i: int, j: int) -> frozenbitarray:

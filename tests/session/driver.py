@@ -9,23 +9,23 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from engine.data_layout import PlannedBatch, write_planned
-from operators.lookup.lookup_join import version_path
-from session.access.meters import Meters
-from session.access.principal import ANYONE, Quotas
-from session.access.tenant_session import TenantSession
-from session.commands.execution import execute_statement
-from session.commands.query_requests import QueryRequest
-from session.log.archive import Archive
-from session.log.idempotency import Idempotency
-from session.log.recovery import replay_logs
-from session.log.snapshot import Snapshots
-from session.settings import Settings
-from session.shared_session import SharedSession
-from session.state.query_record import STATES
-from session.state.session_state import SessionState
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import PlannedBatch, write_planned
+from braid.operators.lookup.lookup_join import version_path
+from braid.session.access.meters import Meters
+from braid.session.access.principal import ANYONE, Quotas
+from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.execution import execute_statement
+from braid.session.commands.query_requests import QueryRequest
+from braid.session.log.archive import Archive
+from braid.session.log.idempotency import Idempotency
+from braid.session.log.recovery import replay_logs
+from braid.session.log.snapshot import Snapshots
+from braid.session.settings import Settings
+from braid.session.shared_session import SharedSession
+from braid.session.state.query_record import STATES
+from braid.session.state.session_state import SessionState
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 STREAM = (
     "CREATE STREAM {} (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"

@@ -1,7 +1,7 @@
 """Profile the session alone under the load of a control plane: ``python -m tests.session.profile_session``.
 
-No REST, no Spark: requests go to :class:`~session.shared_session.SharedSession`, batch records are written by hand, and
-the clock is a fake. Prints the processor time of each kind of work, then what cProfile says of it.
+No REST, no Spark: requests go to :class:`~braid.session.shared_session.SharedSession`, batch records are written by
+hand, and the clock is a fake. Prints the processor time of each kind of work, then what cProfile says of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from session.state.query_record import RUNNING
+from braid.session.state.query_record import RUNNING
 from tests.session.driver import AGGREGATION, BEGINNING, SECOND, Driver
 
 ARRAY = 100

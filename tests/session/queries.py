@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operators.expressions import Call, Column, Expression, Literal
-from operators.queries import Aggregation, Selection
-from operators.query_parts import COUNT_ALL, Output
-from operators.windows import SessionWindow, Window
-from sources.core.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.queries import Aggregation, Selection
+from braid.operators.query_parts import COUNT_ALL, Output
+from braid.operators.windows import SessionWindow, Window
+from braid.sources.core.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
 
 PRICE = Column("price", DOUBLE)
 GEM_PACK = Column("gem_pack", INT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from session.state.query_record import RETIRED, QueryRecord
+from braid.session.state.query_record import RETIRED, QueryRecord
 from tests.session.queries import aggregation, selection
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from session.settings import Settings, load_settings
-from sources.core.errors import BraidError
+from braid.session.settings import Settings, load_settings
+from braid.sources.core.errors import BraidError
 
 
 @pytest.fixture(autouse=True)

@@ -10,16 +10,16 @@ from typing import Any
 import orjson
 import pytest
 
-from operators.joins.query import Join
-from operators.kinds import source_operators
-from router.deployment import Deployment
-from session.commands.query_requests import QueryRequest
-from session.commands.writer import Started
-from session.log.journal import Journal
-from session.settings import Settings
-from session.shared_session import SharedSession
-from session.state.query_record import full_name
-from sources.core.errors import (
+from braid.operators.joins.query import Join
+from braid.operators.kinds import source_operators
+from braid.router.deployment import Deployment
+from braid.session.commands.query_requests import QueryRequest
+from braid.session.commands.writer import Started
+from braid.session.log.journal import Journal
+from braid.session.settings import Settings
+from braid.session.shared_session import SharedSession
+from braid.session.state.query_record import full_name
+from braid.sources.core.errors import (
     BraidError,
     Conflict,
     CorruptData,
@@ -30,7 +30,7 @@ from sources.core.errors import (
     Overloaded,
     UnknownObject,
 )
-from sources.core.storage import Storage
+from braid.sources.core.storage import Storage
 from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, STREAM, TABLE, Driver
 
 CHEAP = SELECTION.format("purchases", 5)
@@ -315,7 +315,7 @@ def test_a_request_that_cannot_reach_the_disk_changes_nothing(driver: Driver, mo
 
     before = driver.observed()
     with monkeypatch.context() as patched:
-        patched.setattr("session.log.journal._sync", full)
+        patched.setattr("braid.session.log.journal._sync", full)
         with pytest.raises(NotReady, match="No space left"):
             driver.create(CHEAP, name="cheap")
         with pytest.raises(NotReady, match="No space left"):
@@ -343,7 +343,7 @@ def test_commands_that_cannot_reach_the_disk_together_change_nothing(
         begun.append(queries.begin_resume(paused))
 
     with monkeypatch.context() as patched:
-        patched.setattr("session.log.journal._sync", full)
+        patched.setattr("braid.session.log.journal._sync", full)
         driver.session._writer.call(begin_all)
         for started in begun:
             with pytest.raises(NotReady, match="No space left"):
@@ -487,7 +487,7 @@ def test_a_request_does_not_wait_for_the_time_when_the_clock_was_set_back(driver
 def test_deadlines_of_queries_that_are_gone_take_no_room_for_ever(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("session.upkeep.deadlines.FEW_TTLS", 5)
+    monkeypatch.setattr("braid.session.upkeep.deadlines.FEW_TTLS", 5)
     (kept,) = driver.create(CHEAP, ttl_seconds=3600)
     for _ in range(30):
         (query,) = driver.create(CHEAP, ttl_seconds=7200)

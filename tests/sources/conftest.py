@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sources.core.confinement import OPEN
-from sources.core.storage import Storage
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.storage import Storage
 from tests.kit.kafka import Topics
 from tests.kit.servers import ApacheKafka
 from tests.sources.file_folders import Files

@@ -10,12 +10,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.connectors.connector import Chunk, Connector, Extent
-from sources.connectors.files.connector import FileConnector
-from sources.connectors.registry import open_connector, open_for_planner, validate_definition
-from sources.core.confinement import Confinement
-from sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Chunk, Connector, Extent
+from braid.sources.connectors.files.connector import FileConnector
+from braid.sources.connectors.registry import open_connector, open_for_planner, validate_definition
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 
 SCHEMA = StreamSchema((Field("k", INT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)

@@ -6,9 +6,9 @@ import json
 
 import pyarrow as pa
 
-from sources.connectors.connector import Extent
-from sources.connectors.kafka.connector import KafkaConnector
-from sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.kafka.connector import KafkaConnector
+from braid.sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from tests.kit.waiting import wait_until
 
 SCHEMA = StreamSchema((Field("k", INT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)

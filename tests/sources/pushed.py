@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.connectors.connector import Chunk, Malformed
-from sources.connectors.push import PushConnector
-from sources.core.schema import BIGINT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Chunk, Malformed
+from braid.sources.connectors.push import PushConnector
+from braid.sources.core.schema import BIGINT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 
 SCHEMA = StreamSchema((Field("n", BIGINT), Field("s", VARCHAR), Field("time", TIMESTAMP)), "time", 0)
 DEFINITION = StreamDefinition("s1", "pushed", SCHEMA, "push", "json")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sources.connectors.generator import DATASETS, GeneratorConnector
-from sources.connectors.push import PushConnector
-from sources.connectors.registry import CONNECTORS, open_connector, validate_definition
-from sources.core.confinement import OPEN, Confinement
-from sources.core.errors import NotAllowed
-from sources.core.schema import StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.generator import DATASETS, GeneratorConnector
+from braid.sources.connectors.push import PushConnector
+from braid.sources.connectors.registry import CONNECTORS, open_connector, validate_definition
+from braid.sources.core.confinement import OPEN, Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 
 SCHEMA = StreamSchema(DATASETS["ads"], "time", 0)
 NEEDED = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.core.decimals import nearest_doubles
+from braid.sources.core.decimals import nearest_doubles
 
 EXACT = Context(prec=38)
 

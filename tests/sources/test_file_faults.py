@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sources.connectors.connector import Extent
-from sources.connectors.files import discovery
-from sources.connectors.files import index as file_index
-from sources.connectors.files.discovery import Discovery
-from sources.connectors.files.folder import Folder, FoundFile, opened
-from sources.connectors.files.options import FileOptions
-from sources.connectors.files.text import JsonFormat
-from sources.connectors.registry import validate_definition
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.files import discovery
+from braid.sources.connectors.files import index as file_index
+from braid.sources.connectors.files.discovery import Discovery
+from braid.sources.connectors.files.folder import Folder, FoundFile, opened
+from braid.sources.connectors.files.options import FileOptions
+from braid.sources.connectors.files.text import JsonFormat
+from braid.sources.connectors.registry import validate_definition
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.storage import Storage
 from tests.sources.file_folders import (
     SCHEMA,
     WRITERS,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.connectors.files import text
-from sources.connectors.files.index import IndexedFile
-from sources.connectors.files.options import FileOptions
-from sources.connectors.files.reading import FileFormat
-from sources.connectors.files.text import CsvFormat, JsonFormat
-from sources.core.errors import MalformedRequest
-from sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamSchema
+from braid.sources.connectors.files import text
+from braid.sources.connectors.files.index import IndexedFile
+from braid.sources.connectors.files.options import FileOptions
+from braid.sources.connectors.files.reading import FileFormat
+from braid.sources.connectors.files.text import CsvFormat, JsonFormat
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import INT, TIMESTAMP, VARCHAR, Field, StreamSchema
 from tests.kit.examples import examples
 
 SCHEMA = StreamSchema((Field("k", INT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sources.connectors.connector import Extent
-from sources.connectors.files import index as file_index
-from sources.connectors.files.connector import DiscoveringFileConnector
-from sources.connectors.registry import validate_definition
-from sources.core.errors import NotAllowed, NotReady
-from sources.formats.parquet_rows import TEXT_BYTES
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.files import index as file_index
+from braid.sources.connectors.files.connector import DiscoveringFileConnector
+from braid.sources.connectors.registry import validate_definition
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.formats.parquet_rows import TEXT_BYTES
 from tests.kit.waiting import wait_until
 from tests.sources.file_folders import (
     DISCOVERED,

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from sources.connectors.flight import ANSWER_SECONDS, MAX_ROWS, FlightConnector
-from sources.connectors.offset_watch import ASK_EVERY_SECONDS, STALL_SECONDS
-from sources.connectors.registry import open_connector, validate_definition
-from sources.core.errors import CorruptData, Gone, NotAllowed, NotReady
-from sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.flight import ANSWER_SECONDS, MAX_ROWS, FlightConnector
+from braid.sources.connectors.offset_watch import ASK_EVERY_SECONDS, STALL_SECONDS
+from braid.sources.connectors.registry import open_connector, validate_definition
+from braid.sources.core.errors import CorruptData, Gone, NotAllowed, NotReady
+from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 from tests.sources.scripted_server import DEADLINE_SECONDS, Script, serving
 

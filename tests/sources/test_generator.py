@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sources.connectors.generator import (
+from braid.sources.connectors.generator import (
     BLOCK_TUPLES,
     DATASETS,
     DISTRIBUTIONS,
@@ -21,8 +21,8 @@ from sources.connectors.generator import (
     GeneratorConnector,
     validate_options,
 )
-from sources.core.errors import NotAllowed
-from sources.core.schema import Field, StreamDefinition, StreamSchema
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import Field, StreamDefinition, StreamSchema
 
 TWO_CENTURIES = 200 * 366 * 86_400
 CREATED_US = 1_700_000_000_123_456

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench_driver.programs.kafka_broker import create_topic
-from sources.connectors.connector import Extent
-from sources.connectors.kafka.connector import KafkaConnector, validate_options
-from sources.connectors.kafka.options import read_offsets
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.schema import StreamDefinition
-from sources.core.storage import Storage
+from braid.bench_driver.programs.kafka_broker import create_topic
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.kafka.connector import KafkaConnector, validate_options
+from braid.sources.connectors.kafka.options import read_offsets
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
 from tests.kit.kafka import GIVEN, Broker
 from tests.kit.waiting import wait_until
 from tests.sources.kafka_topics import EARLIEST, SCHEMA, definition_of, ends, keys, message, problem_of
@@ -54,7 +54,7 @@ def test_messages_that_take_much_are_decoded_in_portions(
     broker.produce(topic, [message(k) for k in range(20)])
     source = connector(broker, topic, storage, **EARLIEST)
     ends(source, {"0": 20})
-    monkeypatch.setattr("sources.connectors.kafka.connector.PORTION_BYTES", 3 * len(message(10)))
+    monkeypatch.setattr("braid.sources.connectors.kafka.connector.PORTION_BYTES", 3 * len(message(10)))
     chunks = list(source.read("0", 0, 20))
     assert max(chunk.tuples.num_rows for chunk in chunks) == 3
     assert [k for chunk in chunks for k in chunk.tuples.column("k").to_pylist()] == list(range(20))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sources.connectors.connector import Chunk
-from sources.connectors.kafka.connector import KafkaConnector, validate_options
-from sources.core.errors import NotAllowed, NotReady
-from sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Chunk
+from braid.sources.connectors.kafka.connector import KafkaConnector, validate_options
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamSchema
+from braid.sources.core.storage import Storage
 from tests.kit.kafka import Topics
 from tests.sources.formats.test_arrow_messages import stream_of
 from tests.sources.formats.test_avro_messages import OLDER, TIME, encoded

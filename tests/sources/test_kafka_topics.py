@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from sources.connectors.connector import Extent
-from sources.connectors.kafka.connector import KafkaConnector
-from sources.core.errors import Gone
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.kafka.connector import KafkaConnector
+from braid.sources.core.errors import Gone
+from braid.sources.core.storage import Storage
 from tests.kit.kafka import Topics
 from tests.kit.waiting import wait_until
 from tests.sources.kafka_topics import EARLIEST, definition_of, ends, keys, message, problem_of

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from sources.core.least_recently_used import LeastRecentlyUsed
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
 
 WAIT = 20.0
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from sources.connectors import offset_watch
-from sources.connectors.connector import Extent
-from sources.connectors.offset_watch import QUIET_SECONDS, OffsetWatch
+from braid.sources.connectors import offset_watch
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.offset_watch import QUIET_SECONDS, OffsetWatch
 
 EVERY_SECONDS = 0.01
 MAX_SECONDS = 5.0

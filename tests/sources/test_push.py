@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.connectors.push import PushConnector, PushLog
-from sources.connectors.segment import SegmentFile, list_segments, segment_path
-from sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady
-from sources.core.storage import Storage
+from braid.sources.connectors.push import PushConnector, PushLog
+from braid.sources.connectors.segment import SegmentFile, list_segments, segment_path
+from braid.sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady
+from braid.sources.core.storage import Storage
 from tests.sources.pushed import DEFINITION, SCHEMA, bad, everything, folder_of, read, tuples
 
 
@@ -133,7 +133,7 @@ def test_threads_share_flushes_and_lose_nothing(storage: Storage, monkeypatch: p
         time.sleep(0.005)  # a disk that takes its time
         os.fsync(file)
 
-    monkeypatch.setattr("sources.connectors.push._sync", slow_sync)
+    monkeypatch.setattr("braid.sources.connectors.push._sync", slow_sync)
     log = PushLog(storage, DEFINITION, roll_bytes=20_000)
     ends: list[int] = []
 
@@ -183,7 +183,7 @@ def test_a_full_disk_refuses_and_keeps_nothing(storage: Storage, monkeypatch: py
     assert log.end() == 1
     assert log.append(tuples(2), [], 0, 0) == 2
     assert read(storage, 0, 2) == [0, 2]
-    monkeypatch.setattr("sources.connectors.push._sync", broken_disk)
+    monkeypatch.setattr("braid.sources.connectors.push._sync", broken_disk)
     monkeypatch.setattr(os, "ftruncate", broken_disk)
     for _ in range(2):
         with pytest.raises(NotReady):
@@ -210,7 +210,7 @@ def test_a_log_begins_with_its_bytes_on_disk_or_not_at_all(storage: Storage, mon
             with pytest.raises(NotReady, match=r"'pushed' must be writable, got .* No space left on device; free the"):
                 PushLog(storage, DEFINITION)
     with monkeypatch.context() as full:
-        full.setattr("sources.connectors.push._make_folders", no_room)
+        full.setattr("braid.sources.connectors.push._make_folders", no_room)
         with pytest.raises(NotReady, match="No space left on device"):
             PushLog(storage, DEFINITION)
     log = PushLog(storage, DEFINITION)
@@ -286,7 +286,7 @@ def test_a_durable_offset_that_is_cut_ends_nobody_and_comes_back_with_the_next_p
 
 
 def test_an_index_finds_offsets_from_the_middle(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.connectors.segment.MARK_BYTES", 1_000)
+    monkeypatch.setattr("braid.sources.connectors.segment.MARK_BYTES", 1_000)
     log = PushLog(storage, DEFINITION, roll_bytes=10_000)
     for n in range(60):
         log.append(tuples(n), [], 0, 0)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sources.connectors import push
-from sources.connectors.push import PushConnector, PushLog
-from sources.connectors.segment import Frame, SegmentFile, list_segments, segment_path
-from sources.core.errors import CorruptData
-from sources.core.storage import Storage
+from braid.sources.connectors import push
+from braid.sources.connectors.push import PushConnector, PushLog
+from braid.sources.connectors.segment import Frame, SegmentFile, list_segments, segment_path
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 from tests.sources.pushed import DEFINITION, bad, everything, folder_of, read, tuples
 
@@ -92,8 +92,8 @@ def test_acknowledged_frames_that_do_not_read_back_are_never_cut_off(storage: St
 WRITER = """
 import sys, threading
 sys.path.insert(0, {repository!r})
-from sources.connectors.push import PushLog
-from sources.core.storage import Storage
+from braid.sources.connectors.push import PushLog
+from braid.sources.core.storage import Storage
 from tests.sources.pushed import DEFINITION, bad, tuples
 log = PushLog(Storage({uri!r}), DEFINITION, roll_bytes=50_000)
 lock = threading.Lock()
@@ -175,8 +175,8 @@ def test_a_killed_writer_lets_go_at_once_even_while_it_is_looked_at(tmp_path: Pa
 READER = """
 import json, sys
 sys.path.insert(0, {repository!r})
-from sources.connectors.push import PushConnector
-from sources.core.storage import Storage
+from braid.sources.connectors.push import PushConnector
+from braid.sources.core.storage import Storage
 from tests.sources.pushed import DEFINITION, everything
 connector = PushConnector(Storage({uri!r}), DEFINITION)
 seen = 0

@@ -7,9 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sources.core.errors import CorruptData
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 
 class CountingStorage(Storage):

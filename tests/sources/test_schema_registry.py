@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from sources.core.errors import NotAllowed, NotReady
-from sources.formats.avro_schema import AvroSchema
-from sources.formats.schema_registry import SchemaRegistry, check_url
+from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.formats.avro_schema import AvroSchema
+from braid.sources.formats.schema_registry import SchemaRegistry, check_url
 from tests.sources.registry_server import RegistryServer
 
 INNER = {"type": "enum", "name": "shop.Colour", "symbols": ["RED"]}

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sources.connectors import static_table
-from sources.connectors.static_table import TableDefinition, TableReader, format_of, validate_table
-from sources.core.errors import NotAllowed
-from sources.core.schema import (
+from braid.sources.connectors import static_table
+from braid.sources.connectors.static_table import TableDefinition, TableReader, format_of, validate_table
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.core.storage import Storage
+from braid.sources.core.storage import Storage
 
 
 @pytest.fixture(params=["links", "no links"])

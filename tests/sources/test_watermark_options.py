@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.core.errors import NotAllowed
-from sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
-from sources.core.watermark_options import HOUR, LONGEST, SECOND, WatermarkOptions, format_duration, split_options
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.sources.core.watermark_options import HOUR, LONGEST, SECOND, WatermarkOptions, format_duration, split_options
 
 
 def test_defaults() -> None:

@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from operators import kernels
-from operators.arrays import Places
-from operators.joins.matches.pairs import Pairs
-from operators.predicates.query_set import Bools
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.joins.matches.pairs import Pairs
+from braid.operators.predicates.query_set import Bools
 
 MAX_PAIRS = 4_000_000
 """So many are kept of a window at most, 8 bytes each."""

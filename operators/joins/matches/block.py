@@ -17,13 +17,13 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Places
-from operators.joins.gathering import gather, gather_numbers, inverse
-from operators.state.narrowing import narrow, widen
-from operators.state.tuple_bucket import as_distances, from_distances
-from operators.state.tuple_files import TIME, TupleFile, TupleFiles
-from sources.core.columns import one_array
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.joins.gathering import gather, gather_numbers, inverse
+from braid.operators.state.narrowing import narrow, widen
+from braid.operators.state.tuple_bucket import as_distances, from_distances
+from braid.operators.state.tuple_files import TIME, TupleFile, TupleFiles
+from braid.sources.core.columns import one_array
 
 SLOT, START, END, COUNT = "slot", "start", "end", "rows"
 

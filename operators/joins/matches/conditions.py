@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from operators.joins.matches.block import JoinBlock
-from operators.joins.matches.counts import count_alone
-from operators.joins.matches.firing import JoinedWindow
-from operators.joins.matches.formed_rows import MAX_FORMED, EvaluationFailed, rows_or_groups
-from operators.joins.matches.groups import fired_windows
-from operators.joins.matches.late_rows import joined_rows
-from operators.joins.matches.partners import Places, pieces
-from operators.joins.matches.relations import MANY
-from operators.joins.matches.rows import BlockWindow, form_rows, index_window
-from operators.joins.parts import join_of
-from operators.state.tuple_bucket import TupleBucket
-from operators.tuples import Tuples
-from operators.windowing.fired_rows import Fired
-from sources.core.columns import arrays_of
+from braid.operators.joins.matches.block import JoinBlock
+from braid.operators.joins.matches.counts import count_alone
+from braid.operators.joins.matches.firing import JoinedWindow
+from braid.operators.joins.matches.formed_rows import MAX_FORMED, EvaluationFailed, rows_or_groups
+from braid.operators.joins.matches.groups import fired_windows
+from braid.operators.joins.matches.late_rows import joined_rows
+from braid.operators.joins.matches.partners import Places, pieces
+from braid.operators.joins.matches.relations import MANY
+from braid.operators.joins.matches.rows import BlockWindow, form_rows, index_window
+from braid.operators.joins.parts import join_of
+from braid.operators.state.tuple_bucket import TupleBucket
+from braid.operators.tuples import Tuples
+from braid.operators.windowing.fired_rows import Fired
+from braid.sources.core.columns import arrays_of
 
 
 def fire_tested(

@@ -15,20 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.aggregation.due import Due
-from operators.aggregation.space_queries import Predicates, SpaceQueries
-from operators.joins.keys import InputKeys
-from operators.joins.matches.firing import DueJoins, JoinedWindow, WindowId
-from operators.joins.matches.relations import MANY, Rows
-from operators.joins.parts import Part, join_of
-from operators.live_queries import LiveQuery
-from operators.predicates.cells import CellMap
-from operators.predicates.query_set import Bools
-from operators.predicates.range_reduction import CellRuns, RangeReduction
-from operators.predicates.space_key import SpaceKey
-from operators.state.bucket import Bucket
-from operators.state.components import COUNT_NAME
+from braid.operators import kernels
+from braid.operators.aggregation.due import Due
+from braid.operators.aggregation.space_queries import Predicates, SpaceQueries
+from braid.operators.joins.keys import InputKeys
+from braid.operators.joins.matches.firing import DueJoins, JoinedWindow, WindowId
+from braid.operators.joins.matches.relations import MANY, Rows
+from braid.operators.joins.parts import Part, join_of
+from braid.operators.live_queries import LiveQuery
+from braid.operators.predicates.cells import CellMap
+from braid.operators.predicates.query_set import Bools
+from braid.operators.predicates.range_reduction import CellRuns, RangeReduction
+from braid.operators.predicates.space_key import SpaceKey
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import COUNT_NAME
 
 STEPS_PER_KEY = 4
 """So many pairs of entries take as long as a key of a query that is counted by itself."""

@@ -1,26 +1,26 @@
 """Firing a join operator: what its queries ask decides which rows are formed now, and which when somebody reads them.
 
-- groups that are computed key by key, with no row formed (:mod:`operators.joins.matches.groups`);
-- rows that are formed now, to be tested or grouped (:mod:`operators.joins.matches.conditions`,
-  :mod:`operators.joins.session_joins`);
-- rows that readers form, out of a block (:mod:`operators.joins.matches.block`).
+- groups that are computed key by key, with no row formed (:mod:`braid.operators.joins.matches.groups`);
+- rows that are formed now, to be tested or grouped (:mod:`braid.operators.joins.matches.conditions`,
+  :mod:`braid.operators.joins.session_joins`);
+- rows that readers form, out of a block (:mod:`braid.operators.joins.matches.block`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from operators.aggregation.space_queries import Predicates
-from operators.joins.matches.conditions import fire_tested
-from operators.joins.matches.counts import count_alone, count_together
-from operators.joins.matches.firing import JoinOperator, due_joins, join_windows
-from operators.joins.matches.groups import fire_groups
-from operators.joins.matches.late_rows import JoinedRows, joined_rows
-from operators.joins.session_joins import fire_session_joins
-from operators.state.bucket import Bucket
-from operators.state.tuple_bucket import TupleBucket
-from operators.windowing.early_rows import combine_fired
-from operators.windowing.fired_rows import Fired
+from braid.operators.aggregation.space_queries import Predicates
+from braid.operators.joins.matches.conditions import fire_tested
+from braid.operators.joins.matches.counts import count_alone, count_together
+from braid.operators.joins.matches.firing import JoinOperator, due_joins, join_windows
+from braid.operators.joins.matches.groups import fire_groups
+from braid.operators.joins.matches.late_rows import JoinedRows, joined_rows
+from braid.operators.joins.session_joins import fire_session_joins
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.tuple_bucket import TupleBucket
+from braid.operators.windowing.early_rows import combine_fired
+from braid.operators.windowing.fired_rows import Fired
 
 
 def fire_joins(

@@ -16,23 +16,23 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from operators.aggregation.due import Due
-from operators.aggregation.firing import window_contents
-from operators.aggregation.shared_aggregation import sliding_window
-from operators.aggregation.space_queries import Predicates
-from operators.arrays import Numbers
-from operators.joins.keys import InputKeys, number_keys
-from operators.joins.matches.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
-from operators.joins.parts import Part, join_of, parts_of, splits_of
-from operators.joins.query import Join
-from operators.live_queries import LiveQueries
-from operators.query_parts import JOIN
-from operators.state.bucket import Bucket
-from operators.state.components import COUNT_NAME
-from operators.state.tuple_bucket import TupleBucket, between
-from operators.windowing.fired_rows import WindowContents
-from operators.windowing.slicing import due_windows, with_ends_in
-from operators.windows import Window
+from braid.operators.aggregation.due import Due
+from braid.operators.aggregation.firing import window_contents
+from braid.operators.aggregation.shared_aggregation import sliding_window
+from braid.operators.aggregation.space_queries import Predicates
+from braid.operators.arrays import Numbers
+from braid.operators.joins.keys import InputKeys, number_keys
+from braid.operators.joins.matches.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
+from braid.operators.joins.parts import Part, join_of, parts_of, splits_of
+from braid.operators.joins.query import Join
+from braid.operators.live_queries import LiveQueries
+from braid.operators.query_parts import JOIN
+from braid.operators.state.bucket import Bucket
+from braid.operators.state.components import COUNT_NAME
+from braid.operators.state.tuple_bucket import TupleBucket, between
+from braid.operators.windowing.fired_rows import WindowContents
+from braid.operators.windowing.slicing import due_windows, with_ends_in
+from braid.operators.windows import Window
 
 # a query's window: the query's id, the window's start and end (µs)
 WindowId = tuple[str, int, int]

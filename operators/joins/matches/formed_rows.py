@@ -7,18 +7,18 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from operators.expressions import Expression
-from operators.joins.matches.groups import distinct_counts, merged
-from operators.joins.parts import join_of
-from operators.live_queries import LiveQuery
-from operators.query_parts import WINDOW_END, WINDOW_START, Measure
-from operators.state import components
-from operators.state.components import COUNT, COUNT_DISTINCT
-from operators.state.keys import KeyCodes, encode_keys, key_columns, key_names
-from operators.tuples import Tuples
-from operators.windowing.fired_rows import apply_having
-from operators.windowing.window_rows import SLOT
-from sources.core.columns import one_array
+from braid.operators.expressions import Expression
+from braid.operators.joins.matches.groups import distinct_counts, merged
+from braid.operators.joins.parts import join_of
+from braid.operators.live_queries import LiveQuery
+from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
+from braid.operators.state import components
+from braid.operators.state.components import COUNT, COUNT_DISTINCT
+from braid.operators.state.keys import KeyCodes, encode_keys, key_columns, key_names
+from braid.operators.tuples import Tuples
+from braid.operators.windowing.fired_rows import apply_having
+from braid.operators.windowing.window_rows import SLOT
+from braid.sources.core.columns import one_array
 
 MAX_FORMED = 10_000_000
 """How many rows are formed and tested at most, of a window or of all sessions that end together, in one partition."""

@@ -8,20 +8,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.arrays import Numbers, Places
-from operators.expressions import Expression
-from operators.joins.matches.firing import JoinedWindow, beyond_combinations, product
-from operators.joins.matches.relations import NO_ROW, Rows, TooManyCombinations, picked
-from operators.joins.parts import input_of, join_of, measure_of_input
-from operators.kernels import double_double
-from operators.query_parts import WINDOW_END, WINDOW_START, Measure
-from operators.state import components
-from operators.state.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MAX_LIMBS, Component
-from operators.state.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals
-from operators.state.totals import empty, merge_into
-from operators.windowing.fired_rows import Fired, apply_having
-from operators.windowing.window_rows import SLOT, WindowRows
-from sources.core.columns import one_array
+from braid.operators.arrays import Numbers, Places
+from braid.operators.expressions import Expression
+from braid.operators.joins.matches.firing import JoinedWindow, beyond_combinations, product
+from braid.operators.joins.matches.relations import NO_ROW, Rows, TooManyCombinations, picked
+from braid.operators.joins.parts import input_of, join_of, measure_of_input
+from braid.operators.kernels import double_double
+from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
+from braid.operators.state import components
+from braid.operators.state.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MAX_LIMBS, Component
+from braid.operators.state.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals
+from braid.operators.state.totals import empty, merge_into
+from braid.operators.windowing.fired_rows import Fired, apply_having
+from braid.operators.windowing.window_rows import SLOT, WindowRows
+from braid.sources.core.columns import one_array
 
 _FAR = 2**62
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators import kernels
-from operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, BlockPiece, JoinBlock
-from operators.joins.matches.counts import CountedJoins
-from operators.joins.matches.relations import MANY
-from operators.joins.parts import columns_for_rows, join_of
-from operators.state.tuple_bucket import TupleBucket, between
+from braid.operators import kernels
+from braid.operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, BlockPiece, JoinBlock
+from braid.operators.joins.matches.counts import CountedJoins
+from braid.operators.joins.matches.relations import MANY
+from braid.operators.joins.parts import columns_for_rows, join_of
+from braid.operators.state.tuple_bucket import TupleBucket, between
 
 WORTH_REFERRING = 1 / 8
 """A block refers to a file of whose tuples in its partition it has at least this share; else it holds what it has."""

@@ -1,7 +1,7 @@
 """The pairs that two inputs give when they are compared by one code: what most joins are, in two compiled passes.
 
-What :class:`operators.joins.matches.relations.JoinResult` does for any number of inputs takes some twenty steps over
-arrays.
+What :class:`braid.operators.joins.matches.relations.JoinResult` does for any number of inputs takes some twenty steps
+over arrays.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.arrays import Places
-from operators.joins.matches.relations import MANY
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.joins.matches.relations import MANY
 
 
 class Pairs:
@@ -35,7 +35,7 @@ class Pairs:
 
     @property
     def total(self) -> int:
-        """The number of pairs, at most :data:`~operators.joins.matches.relations.MANY`."""
+        """The number of pairs, at most :data:`~braid.operators.joins.matches.relations.MANY`."""
         return int(self._before[-1])
 
     @property

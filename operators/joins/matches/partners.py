@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.joins.matches import formed_rows
-from operators.joins.matches.formed_rows import value_of
-from operators.joins.matches.relations import NO_ROW
-from operators.joins.query import Join
-from operators.state.keys import encode_keys
-from operators.tuples import Tuples
+from braid.operators.joins.matches import formed_rows
+from braid.operators.joins.matches.formed_rows import value_of
+from braid.operators.joins.matches.relations import NO_ROW
+from braid.operators.joins.query import Join
+from braid.operators.state.keys import encode_keys
+from braid.operators.tuples import Tuples
 
 Places = npt.NDArray[np.signedinteger]
 Form = Callable[[Sequence[Places]], Tuples]

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
-from operators.joins.order import compared, join_order, written_order
+from braid.operators import kernels
+from braid.operators.joins.order import compared, join_order, written_order
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class JoinResult:
     """
 
     order: Sequence[int]
-    """The numbers of the relations in the order in which they are joined (:mod:`operators.joins.order`)."""
+    """The numbers of the relations in the order in which they are joined (:mod:`braid.operators.joins.order`)."""
     counts: Rows
     """How many joined rows each row of the first of them is part of; :data:`MANY` for that or more."""
 

@@ -14,19 +14,19 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from operators import kernels
-from operators.arrays import Places
-from operators.expressions import Column, typed_columns_of
-from operators.joins.gathering import take
-from operators.joins.matches.all_pairs import AllPairs, PickedPairs
-from operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
-from operators.joins.matches.pairs import Pairs
-from operators.joins.matches.relations import NO_ROW, JoinResult, Relation
-from operators.joins.query import Join, JoinInput
-from operators.predicates.query_set import Bools
-from operators.query_parts import WINDOW_END, WINDOW_START
-from operators.tuples import Tuples
-from sources.core.columns import one_array
+from braid.operators import kernels
+from braid.operators.arrays import Places
+from braid.operators.expressions import Column, typed_columns_of
+from braid.operators.joins.gathering import take
+from braid.operators.joins.matches.all_pairs import AllPairs, PickedPairs
+from braid.operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
+from braid.operators.joins.matches.pairs import Pairs
+from braid.operators.joins.matches.relations import NO_ROW, JoinResult, Relation
+from braid.operators.joins.query import Join, JoinInput
+from braid.operators.predicates.query_set import Bools
+from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.operators.tuples import Tuples
+from braid.sources.core.columns import one_array
 
 ActiveFrom = Mapping[str, int | None]
 

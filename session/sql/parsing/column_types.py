@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from session.sql.parsing.cursor import Cursor
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.session.sql.parsing.cursor import Cursor
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 _TYPES = {
     "BOOLEAN": BOOLEAN,

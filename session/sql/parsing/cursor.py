@@ -9,9 +9,9 @@ from sqlglot.expressions import Expr
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token
 
-from session.sql.parsing.tokenizer import RESERVED
-from session.sql.parsing.tokens import SYMBOLS, SqlText, tokenize
-from sources.core.errors import SqlNotAllowed, SqlSyntaxError
+from braid.session.sql.parsing.tokenizer import RESERVED
+from braid.session.sql.parsing.tokens import SYMBOLS, SqlText, tokenize
+from braid.sources.core.errors import SqlNotAllowed, SqlSyntaxError
 
 TokenKind = Literal["word", "quoted", "string", "number", "symbol", "end"]
 _KINDS: dict[TokenType, TokenKind] = {

@@ -6,17 +6,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from router.sinks.connectors import read_sink
-from session.sql.parsing.column_types import parse_type
-from session.sql.parsing.cursor import Cursor
-from session.sql.parsing.durations import parse_duration
-from session.sql.statements import CreateStream, CreateTable
-from sources.connectors.registry import CONNECTORS, validate_definition
-from sources.connectors.static_table import format_of, validate_table
-from sources.core.errors import NotAllowed
-from sources.core.names import composed
-from sources.core.schema import Field, Schema, StreamSchema
-from sources.core.watermark_options import WatermarkOptions, split_options
+from braid.router.sinks.connectors import read_sink
+from braid.session.sql.parsing.column_types import parse_type
+from braid.session.sql.parsing.cursor import Cursor
+from braid.session.sql.parsing.durations import parse_duration
+from braid.session.sql.statements import CreateStream, CreateTable
+from braid.sources.connectors.registry import CONNECTORS, validate_definition
+from braid.sources.connectors.static_table import format_of, validate_table
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.names import composed
+from braid.sources.core.schema import Field, Schema, StreamSchema
+from braid.sources.core.watermark_options import WatermarkOptions, split_options
 
 MAX_COLUMNS = 1000
 _NAME = re.compile(r"[^\W\d]\w{0,99}")

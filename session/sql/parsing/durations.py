@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from session.sql.parsing.cursor import Cursor
+from braid.session.sql.parsing.cursor import Cursor
 
 MICROSECONDS = {
     "MICROSECOND": 1,

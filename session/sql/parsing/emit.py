@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operators.windows import Emit
-from session.sql.parsing.cursor import Cursor
-from session.sql.parsing.durations import parse_duration
-from session.sql.statements import EmitClause
-from sources.core.errors import NotAllowed
+from braid.operators.windows import Emit
+from braid.session.sql.parsing.cursor import Cursor
+from braid.session.sql.parsing.durations import parse_duration
+from braid.session.sql.statements import EmitClause
+from braid.sources.core.errors import NotAllowed
 
 _FORMS = "[STREAM] [AFTER DELAY INTERVAL '6' MINUTES] [AND] [AFTER WATERMARK]"
 # what other systems write, and what to write here

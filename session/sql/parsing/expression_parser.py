@@ -14,10 +14,10 @@ from sqlglot.expressions import Expr
 from sqlglot.parser import IsPredicatePrecedence, Parser
 from sqlglot.tokenizer_core import Token
 
-from session.sql.parsing.column_types import parse_type
-from session.sql.parsing.cursor import Cursor
-from session.sql.parsing.durations import parse_interval
-from session.sql.parsing.function_names import AGGREGATES, DISTINCT_AGGREGATES, FUNCTION_NAMES, unknown_function
+from braid.session.sql.parsing.column_types import parse_type
+from braid.session.sql.parsing.cursor import Cursor
+from braid.session.sql.parsing.durations import parse_interval
+from braid.session.sql.parsing.function_names import AGGREGATES, DISTINCT_AGGREGATES, FUNCTION_NAMES, unknown_function
 
 SUBQUERY = "Subqueries are not supported yet; register the inner SELECT as its own query."
 _LITERALS = (TokenType.STRING, TokenType.NUMBER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from operators.functions.time import FIELDS
+from braid.operators.functions.time import FIELDS
 
 # names in SQL, and the aggregates that they mean; COUNT(DISTINCT x) is count_distinct
 # fmt: off

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from operators.expressions import Call, Expression, Literal
-from operators.functions.formats import MAX_PER_CHARACTER
-from operators.functions.text import LONGEST_PADDED
-from session.sql.parsing.tokens import SqlText
+from braid.operators.expressions import Call, Expression, Literal
+from braid.operators.functions.formats import MAX_PER_CHARACTER
+from braid.operators.functions.text import LONGEST_PADDED
+from braid.session.sql.parsing.tokens import SqlText
 
 MAX_DEPTH = 100
 MAX_NODES = 100_000

@@ -9,12 +9,12 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.expressions import Expr
 
-from session.sql.parsing.emit import parse_emit
-from session.sql.parsing.expression_parser import ExpressionParser
-from session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
-from session.sql.parsing.tree import TreeReader
-from session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
-from session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
+from braid.session.sql.parsing.emit import parse_emit
+from braid.session.sql.parsing.expression_parser import ExpressionParser
+from braid.session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
+from braid.session.sql.parsing.tree import TreeReader
+from braid.session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
+from braid.session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
 
 _REFUSED_JOINS = {
     "RIGHT": "RIGHT JOIN is not supported; swap the streams and write LEFT JOIN.",
@@ -223,7 +223,7 @@ class BraidParser(ExpressionParser):
 
 
 class Braid(Dialect):
-    """The words, the expressions and the SELECT of Braid; :mod:`session.sql.parser` reads the other statements."""
+    """The words, the expressions and the SELECT of Braid; ``session/sql/parser.py`` reads the other statements."""
 
     Tokenizer = BraidTokenizer
     Parser = BraidParser

@@ -9,8 +9,8 @@ from sqlglot import TokenType
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
-from session.sql.parsing.tokenizer import BraidTokenizer
-from sources.core.errors import Position, SqlNotAllowed, SqlSyntaxError
+from braid.session.sql.parsing.tokenizer import BraidTokenizer
+from braid.sources.core.errors import Position, SqlNotAllowed, SqlSyntaxError
 
 MAX_LENGTH = 100_000
 # sqlglot's parser takes up to 15 frames of Python's stack, 1000 in all, for each level

@@ -9,15 +9,15 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.expressions import Expr
 
-from operators.expressions import Literal
-from operators.functions.coercion import decimal_type, integer_type, parse_date, parse_timestamp
-from session.sql.parsing.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
-from session.sql.parsing.limits import MAX_DEPTH, MAX_NODES
-from session.sql.parsing.tokens import SqlText
-from session.sql.syntax import Node, NodeKind
-from sources.core.schema import BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
+from braid.operators.expressions import Literal
+from braid.operators.functions.coercion import decimal_type, integer_type, parse_date, parse_timestamp
+from braid.session.sql.parsing.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
+from braid.session.sql.parsing.limits import MAX_DEPTH, MAX_NODES
+from braid.session.sql.parsing.tokens import SqlText
+from braid.session.sql.syntax import Node, NodeKind
+from braid.sources.core.schema import BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
-# operators of two operands, and their names in operators.functions
+# operators of two operands, and their names in braid.operators.functions
 _BINARY: dict[type[Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",

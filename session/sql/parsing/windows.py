@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from operators.windows import SessionWindow, Window
-from session.sql.parsing.cursor import Cursor
-from session.sql.parsing.durations import parse_duration
-from session.sql.statements import WindowedSource
-from session.sql.syntax import Node
-from sources.core.errors import NotAllowed
+from braid.operators.windows import SessionWindow, Window
+from braid.session.sql.parsing.cursor import Cursor
+from braid.session.sql.parsing.durations import parse_duration
+from braid.session.sql.statements import WindowedSource
+from braid.session.sql.syntax import Node
+from braid.sources.core.errors import NotAllowed
 
 MAX_WINDOWS_PER_TUPLE = 1000
 MIN_SLIDE_US = 1000

@@ -11,20 +11,20 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from sources.connectors.connector import Chunk, Extent, Malformed
-from sources.connectors.files.discovery import PARTITION, Discovery
-from sources.connectors.files.folder import check_folder, opened
-from sources.connectors.files.index import FileIndex, IndexedFile
-from sources.connectors.files.options import FileOptions, read_options
-from sources.connectors.files.parquet import ParquetFormat
-from sources.connectors.files.reading import FileFormat, FilePiece
-from sources.connectors.files.replay import Replay
-from sources.connectors.files.text import CsvFormat, JsonFormat
-from sources.connectors.offset_watch import OffsetWatch
-from sources.core.confinement import Confinement
-from sources.core.errors import BraidError, NotReady
-from sources.core.schema import StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Chunk, Extent, Malformed
+from braid.sources.connectors.files.discovery import PARTITION, Discovery
+from braid.sources.connectors.files.folder import check_folder, opened
+from braid.sources.connectors.files.index import FileIndex, IndexedFile
+from braid.sources.connectors.files.options import FileOptions, read_options
+from braid.sources.connectors.files.parquet import ParquetFormat
+from braid.sources.connectors.files.reading import FileFormat, FilePiece
+from braid.sources.connectors.files.replay import Replay
+from braid.sources.connectors.files.text import CsvFormat, JsonFormat
+from braid.sources.connectors.offset_watch import OffsetWatch
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import BraidError, NotReady
+from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 
 ASK_EVERY_SECONDS = 0.05
 

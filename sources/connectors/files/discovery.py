@@ -6,14 +6,14 @@ import time
 
 import pyarrow as pa
 
-from sources.connectors.connector import Extent
-from sources.connectors.files.folder import Folder, FoundFile, changed, opened
-from sources.connectors.files.index import FileIndex, IndexedFile
-from sources.connectors.files.options import FileOptions
-from sources.connectors.files.reading import FileFormat
-from sources.connectors.files.replay import NEVER, Replay, with_times
-from sources.core.errors import MalformedRequest, NotReady
-from sources.core.schema import StreamSchema
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.files.folder import Folder, FoundFile, changed, opened
+from braid.sources.connectors.files.index import FileIndex, IndexedFile
+from braid.sources.connectors.files.options import FileOptions
+from braid.sources.connectors.files.reading import FileFormat
+from braid.sources.connectors.files.replay import NEVER, Replay, with_times
+from braid.sources.core.errors import MalformedRequest, NotReady
+from braid.sources.core.schema import StreamSchema
 
 PARTITION = "0"
 LOOK_EVERY_SECONDS = 0.25

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from sources.connectors.files.options import FileOptions
-from sources.core.errors import NotReady
-from sources.core.locations import check_apart, check_below, locate
+from braid.sources.connectors.files.options import FileOptions
+from braid.sources.core.errors import NotReady
+from braid.sources.core.locations import check_apart, check_below, locate
 
 OWNER, KIND = "stream", "folder"
 _HIDDEN = (".", "_")

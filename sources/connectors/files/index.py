@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sources.connectors.files.folder import FoundFile
-from sources.core.errors import NotReady
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.sources.connectors.files.folder import FoundFile
+from braid.sources.core.errors import NotReady
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 MAX_FILES = 500
 MAX_MARKS = 20_000

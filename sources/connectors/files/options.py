@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sources.core.errors import NotAllowed
-from sources.formats.csv_document import check_delimiter
+from braid.sources.core.errors import NotAllowed
+from braid.sources.formats.csv_document import check_delimiter
 
 FORMATS = ("json", "csv", "parquet")
 _OPTIONS = {

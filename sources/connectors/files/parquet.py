@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sources.connectors.files.index import IndexedFile
-from sources.connectors.files.reading import FilePiece, Scan
-from sources.core.schema import Schema
-from sources.formats.parquet_rows import ParquetRows
-from sources.formats.record_batches import match_columns
+from braid.sources.connectors.files.index import IndexedFile
+from braid.sources.connectors.files.reading import FilePiece, Scan
+from braid.sources.core.schema import Schema
+from braid.sources.formats.parquet_rows import ParquetRows
+from braid.sources.formats.record_batches import match_columns
 
 ROWS_AT_ONCE = 1 << 16
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from sources.connectors.files.index import IndexedFile
-from sources.formats.decoded import Decoded
+from braid.sources.connectors.files.index import IndexedFile
+from braid.sources.formats.decoded import Decoded
 
 
 @dataclass(frozen=True)
 class Scan:
-    """How many records a file has, and where some begin: see :class:`sources.connectors.files.index.IndexedFile`."""
+    """How many records a file has, and where some begin: see ``IndexedFile`` in ``index.py``."""
 
     records: int
     marks: list[tuple[int, int]] = field(default_factory=list)

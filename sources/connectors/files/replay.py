@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from sources.connectors.files.index import IndexedFile
-from sources.connectors.files.reading import FilePiece
-from sources.core.schema import StreamSchema
+from braid.sources.connectors.files.index import IndexedFile
+from braid.sources.connectors.files.reading import FilePiece
+from braid.sources.core.schema import StreamSchema
 
 STEP_SECONDS = 0.1
 NEVER = -(2**63)

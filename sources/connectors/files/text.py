@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from sources.connectors.files.index import IndexedFile
-from sources.connectors.files.options import FileOptions
-from sources.connectors.files.reading import FilePiece, Scan
-from sources.core.errors import MalformedRequest
-from sources.core.schema import Schema
-from sources.formats.csv_records import CsvLayout, read_carefully, read_fast, record_ends
-from sources.formats.decoded import Decoded
-from sources.formats.json_lines import decode_json_lines
-from sources.formats.texts import MARK, line_ends
+from braid.sources.connectors.files.index import IndexedFile
+from braid.sources.connectors.files.options import FileOptions
+from braid.sources.connectors.files.reading import FilePiece, Scan
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import Schema
+from braid.sources.formats.csv_records import CsvLayout, read_carefully, read_fast, record_ends
+from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.json_lines import decode_json_lines
+from braid.sources.formats.texts import MARK, line_ends
 
 SCAN_BYTES = 4 << 20  # also how far marks are apart
 READ_BYTES = 1 << 20

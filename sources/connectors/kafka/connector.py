@@ -13,16 +13,16 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sources.connectors.connector import Chunk, Malformed
-from sources.connectors.kafka.formats import OPTIONS, format_of
-from sources.connectors.kafka.metadata import MetadataColumns, check_metadata
-from sources.connectors.kafka.options import ON_GAP, SKIP, KafkaOptions, check_confined, read_options
-from sources.connectors.kafka.topic import QUIET, Topic
-from sources.connectors.offset_watch import OffsetWatch, WatchedConnector
-from sources.core.confinement import OPEN, Confinement
-from sources.core.errors import Gone, NotReady
-from sources.core.schema import StreamDefinition, StreamSchema
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Chunk, Malformed
+from braid.sources.connectors.kafka.formats import OPTIONS, format_of
+from braid.sources.connectors.kafka.metadata import MetadataColumns, check_metadata
+from braid.sources.connectors.kafka.options import ON_GAP, SKIP, KafkaOptions, check_confined, read_options
+from braid.sources.connectors.kafka.topic import QUIET, Topic
+from braid.sources.connectors.offset_watch import OffsetWatch, WatchedConnector
+from braid.sources.core.confinement import OPEN, Confinement
+from braid.sources.core.errors import Gone, NotReady
+from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.core.storage import Storage
 
 PATIENCE_SECONDS = 5.0  # how long a read waits for the next messages before it gives up
 ASK_EVERY_SECONDS = 0.02

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sources.core.errors import NotAllowed
-from sources.core.outgoing import EVERYWHERE, Outgoing
-from sources.core.schema import Schema
-from sources.core.secret import check_secrets
-from sources.formats.arrow_messages import decode_arrow_messages, unpacked_bytes
-from sources.formats.avro_messages import check_columns, decode_avro_messages, decode_framed_messages
-from sources.formats.avro_schema import read_schema
-from sources.formats.binary import show_bytes
-from sources.formats.csv_document import check_delimiter
-from sources.formats.csv_messages import decode_csv_messages
-from sources.formats.decoded import Decoded
-from sources.formats.messages import decode_json_messages
-from sources.formats.schema_registry import SchemaRegistry, check_url
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.outgoing import EVERYWHERE, Outgoing
+from braid.sources.core.schema import Schema
+from braid.sources.core.secret import check_secrets
+from braid.sources.formats.arrow_messages import decode_arrow_messages, unpacked_bytes
+from braid.sources.formats.avro_messages import check_columns, decode_avro_messages, decode_framed_messages
+from braid.sources.formats.avro_schema import read_schema
+from braid.sources.formats.binary import show_bytes
+from braid.sources.formats.csv_document import check_delimiter
+from braid.sources.formats.csv_messages import decode_csv_messages
+from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.messages import decode_json_messages
+from braid.sources.formats.schema_registry import SchemaRegistry, check_url
 
 FORMATS = ("json", "csv", "avro", "arrow")
 DELIMITER = "csv.delimiter"

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from sources.core.errors import NotAllowed
-from sources.core.schema import Field, StreamSchema
-from sources.formats.arrow_stream import converter_of
-from sources.formats.csv_document import convert_texts
-from sources.formats.decoded import Decoded, DecodedColumn, MalformedLine
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import Field, StreamSchema
+from braid.sources.formats.arrow_stream import converter_of
+from braid.sources.formats.csv_document import convert_texts
+from braid.sources.formats.decoded import Decoded, DecodedColumn, MalformedLine
 
 HEADER = "headers."
 _KINDS: dict[str, tuple[str, ...]] = {

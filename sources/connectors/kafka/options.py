@@ -1,7 +1,7 @@
 """What a CREATE STREAM says about a Kafka topic: options named as in Flink SQL, and secrets by reference.
 
 ``properties.…`` are passed on to the client, as far as they are about the connection: none that runs a command or loads
-a library. Secrets are references (:mod:`sources.core.secret`).
+a library. Secrets are references (:mod:`braid.sources.core.secret`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sources.core.confinement import Confinement
-from sources.core.errors import NotAllowed
-from sources.core.locations import check_local_file
-from sources.core.secret import check_secrets, is_reference, reveal
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.locations import check_local_file
+from braid.sources.core.secret import check_secrets, is_reference, reveal
 
 EARLIEST, LATEST, TIMESTAMP, SPECIFIC = "earliest-offset", "latest-offset", "timestamp", "specific-offsets"
 MODES = (EARLIEST, LATEST, TIMESTAMP, SPECIFIC)

@@ -22,10 +22,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
 
-from sources.connectors.connector import Extent, GappedExtent
-from sources.connectors.kafka.options import EARLIEST, LATEST, SPECIFIC, KafkaOptions
-from sources.core.errors import NotReady
-from sources.core.storage import Storage
+from braid.sources.connectors.connector import Extent, GappedExtent
+from braid.sources.connectors.kafka.options import EARLIEST, LATEST, SPECIFIC, KafkaOptions
+from braid.sources.core.errors import NotReady
+from braid.sources.core.storage import Storage
 
 ANSWER_SECONDS = 2.0  # how long brokers may take to say which offsets they have
 LOOK_EVERY_SECONDS = 1.0  # how soon new partitions, and another topic of the name, are seen

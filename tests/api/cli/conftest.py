@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from api.cli.main import cli
+from braid.api.cli.main import cli
 from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, running
 
 
@@ -50,7 +50,7 @@ def start(service: Playback) -> Iterator[Start]:
             "stdin": subprocess.DEVNULL,
         }
         process: subprocess.Popen[bytes] = subprocess.Popen(
-            [sys.executable, "-m", "api.cli.main", *words],
+            [sys.executable, "-m", "braid.api.cli.main", *words],
             env=environment | {"BRAID_URL": service.url, "TERM": "xterm-256color"},
             **(streams | options),
         )

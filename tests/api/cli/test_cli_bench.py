@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import bench_driver.bench
-from bench_driver.bench_task import Options
-from bench_driver.report.document import Document
-from bench_driver.workload import list_workloads
+from braid.bench_driver import bench
+from braid.bench_driver.bench_task import Options
+from braid.bench_driver.report.document import Document
+from braid.bench_driver.workload import list_workloads
 from tests.api.cli.playback import Braid
 from tests.bench_driver.report.made_up_rows import made_up_row
 
@@ -25,7 +25,7 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         runs.append(arguments[:-1])
         return 0
 
-    monkeypatch.setattr(bench_driver.bench, "run_bench", run)
+    monkeypatch.setattr(bench, "run_bench", run)
     return runs
 
 
@@ -94,11 +94,11 @@ def test_the_help_shows_the_options_of_a_run_and_the_other_commands(braid: Braid
 def test_a_missing_package_is_told_before_anything_is_measured(
     braid: Braid, passed_on: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    find_spec = bench_driver.bench.find_spec
-    monkeypatch.setattr(bench_driver.bench, "find_spec", lambda name: None if name == package else find_spec(name))
+    find_spec = bench.find_spec
+    monkeypatch.setattr(bench, "find_spec", lambda name: None if name == package else find_spec(name))
     result = braid("bench", "one-key")
     assert result.exit_code == 1
-    assert result.stderr == f"Error: `braid bench` needs {package}: install it with pip install 'braid[bench]'\n"
+    assert result.stderr == f"Error: `braid bench` needs {package}: install it with pip install 'braid-sql[bench]'\n"
     assert passed_on == []
 
 
@@ -127,6 +127,6 @@ def test_comparing_needs_no_package(braid: Braid, monkeypatch: pytest.MonkeyPatc
     Document("braid bench", {}, {}, {}).write(tmp_path)
     for name in ("matplotlib", "jinja2"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("bench_driver.report.html", "bench_driver.report.plots"):
+    for name in ("braid.bench_driver.report.html", "braid.bench_driver.report.plots"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert braid("bench", "compare", str(tmp_path), str(tmp_path)).exit_code == 0

@@ -11,7 +11,7 @@ from types import ModuleType
 import click
 import pytest
 
-from api.cli.main import cli
+from braid.api.cli.main import cli
 from tests.api.cli.playback import Braid, Playback, problem
 
 COMMANDS = [
@@ -72,7 +72,7 @@ def test_every_command_that_prints_data_knows_json(command: click.Command) -> No
 
 
 def test_the_version_is_the_distributions(braid: Braid) -> None:
-    assert braid("--version").stdout == f"braid, version {version('braid')}\n"
+    assert braid("--version").stdout == f"braid, version {version('braid-sql')}\n"
 
 
 def test_nobody_listening_is_status_3_and_says_what_to_do(braid: Braid) -> None:
@@ -183,9 +183,9 @@ def test_serve_passes_on_only_what_was_typed(
         passed_on.append(typed)
         return 5
 
-    module = ModuleType("api.serve")
+    module = ModuleType("braid.api.serve")
     module.__dict__["serve"] = run
-    monkeypatch.setitem(sys.modules, "api.serve", module)
+    monkeypatch.setitem(sys.modules, "braid.api.serve", module)
     result = braid("serve", *words, env={"BRAID_PORT": "9", "BRAID_HOST": "nowhere"})
     assert passed_on == [flags]
     assert result.exit_code == 5
@@ -193,8 +193,8 @@ def test_serve_passes_on_only_what_was_typed(
 
 def test_demo_runs_for_the_seconds_given(braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds: list[int] = []
-    module = ModuleType("bench_driver.demo")
+    module = ModuleType("braid.bench_driver.demo")
     module.__dict__["run_demo"] = seconds.append
-    monkeypatch.setitem(sys.modules, "bench_driver.demo", module)
+    monkeypatch.setitem(sys.modules, "braid.bench_driver.demo", module)
     assert braid("demo", "--seconds", "3").exit_code == 0
     assert seconds == [3]

@@ -7,8 +7,8 @@ import io
 from rich.cells import cell_len
 from rich.console import Console
 
-from api.cli.output import caret_lines
-from api.cli.plan import plan_tree
+from braid.api.cli.output import caret_lines
+from braid.api.cli.plan import plan_tree
 from tests.api.cli.playback import PLAN
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.streams import ndjson_pieces
+from braid.api.cli.streams import ndjson_pieces
 from tests.api.cli.playback import DEADLINE_SECONDS, STREAM, Braid, Playback, Start, answer, problem
 
 EVENTS = "/streams/purchases/events"

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from api.cli.table import ColumnDigits, StreamTable, cell_text, fit_widths
+from braid.api.cli.table import ColumnDigits, StreamTable, cell_text, fit_widths
 
 
 def printed(*pages: list[dict[str, Any]], width: int | None = None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench_driver.measure.latency import (
+from braid.bench_driver.measure.latency import (
     Ingestion,
     Latency,
     event_time_latencies,
@@ -13,9 +13,9 @@ from bench_driver.measure.latency import (
     processing_time_latencies,
     quantiles,
 )
-from bench_driver.queues.process import Pull
-from bench_driver.queues.schedule import RateSegment, Schedule
-from bench_driver.systems.system import SystemOutput
+from braid.bench_driver.queues.process import Pull
+from braid.bench_driver.queues.schedule import RateSegment, Schedule
+from braid.bench_driver.systems.system import SystemOutput
 
 # tuple i comes at second 1000 + i / 10
 SCHEDULE = Schedule((RateSegment(0, 1_000_000_000, 10),))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench_driver.measure.run_settings import RunSettings, took_nearly_all
-from bench_driver.measure.search import StepResult
+from braid.bench_driver.measure.run_settings import RunSettings, took_nearly_all
+from braid.bench_driver.measure.search import StepResult
 
 GROWING = StepResult(rate=100, sustained=False, growth=1.0, pulled_per_second=95.0)
 

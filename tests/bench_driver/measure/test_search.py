@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench_driver.measure.search import Search, SearchPlan, StepResult, search
+from braid.bench_driver.measure.search import Search, SearchPlan, StepResult, search
 
 
 def find(service: float, start: int, plan: SearchPlan | None = None, cold: float = 1.0) -> Search:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bench_driver.measure import latency, steps
-from bench_driver.measure.result import series_of
-from bench_driver.measure.statistics import median
-from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.systems.system import SystemFailedError
-from bench_driver.workload import StreamSpec, Workload
+from braid.bench_driver.measure import latency, steps
+from braid.bench_driver.measure.result import series_of
+from braid.bench_driver.measure.statistics import median
+from braid.bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from braid.bench_driver.systems.system import SystemFailedError
+from braid.bench_driver.workload import StreamSpec, Workload
 from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem
 
 QUERY = QuerySpec(("a",), WindowSpec(1000, 1000), keys=(ColumnRef("a", "key"),), measure=ColumnRef("a", "field0"))

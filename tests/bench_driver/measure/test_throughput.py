@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from bench_driver.measure import throughput
-from bench_driver.measure.throughput import (
+from braid.bench_driver.measure import throughput
+from braid.bench_driver.measure.throughput import (
     Line,
     QueuePoint,
     consumer_rates,

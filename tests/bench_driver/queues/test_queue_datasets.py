@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, DATASETS, TIME, find_dataset
-from bench_driver.queues.mixed_datasets import static_table
-from bench_driver.queues.ring import ARROW_TYPES
+from braid.bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, DATASETS, TIME, find_dataset
+from braid.bench_driver.queues.mixed_datasets import static_table
+from braid.bench_driver.queues.ring import ARROW_TYPES
 
 COUNT = 20_000
 

@@ -17,15 +17,15 @@ import psutil
 import pyarrow.flight as fl
 import pytest
 
-from bench_driver.child import PROJECT
-from bench_driver.queues.process import Pull, QueueFailedError, QueueProcess, QueueSample
+from braid.bench_driver.child import PROJECT
+from braid.bench_driver.queues.process import Pull, QueueFailedError, QueueProcess, QueueSample
 from tests.kit.waiting import wait_until
 
 SECOND = 1_000_000
 DEADLINE = 30.0
 DRIVER = """
 import sys
-from bench_driver.queues.process import QueueProcess
+from braid.bench_driver.queues.process import QueueProcess
 queue = QueueProcess("a", "ads", {}, 1).start()
 print(queue.pid, flush=True)
 sys.stdin.read()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench_driver.queues.schedule import RatePart, RateSegment, Schedule, parse_profile
+from braid.bench_driver.queues.schedule import RatePart, RateSegment, Schedule, parse_profile
 
 AT = 1_700_000_000_000_000
 SECOND = 1_000_000

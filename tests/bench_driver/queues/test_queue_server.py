@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.queues.ring import Ring
-from bench_driver.queues.server import QueueServer
-from bench_driver.queues.tuple_queue import TupleQueue
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.queues.ring import Ring
+from braid.bench_driver.queues.server import QueueServer
+from braid.bench_driver.queues.tuple_queue import TupleQueue
 from tests.kit.waiting import wait_until
 
 SECOND = 1_000_000

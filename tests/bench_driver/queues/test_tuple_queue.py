@@ -9,10 +9,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from bench_driver.queues.datasets import find_dataset
-from bench_driver.queues.ring import Ring
-from bench_driver.queues.schedule import RatePart
-from bench_driver.queues.tuple_queue import BATCH_ROWS, BoundedLog, QueueClosedError, ReadCancelledError, TupleQueue
+from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.queues.ring import Ring
+from braid.bench_driver.queues.schedule import RatePart
+from braid.bench_driver.queues.tuple_queue import (
+    BATCH_ROWS,
+    BoundedLog,
+    QueueClosedError,
+    ReadCancelledError,
+    TupleQueue,
+)
 from tests.kit.waiting import wait_until
 
 AT = 1_700_000_000_000_000

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench_driver.report.compare import compare, compare_files
-from bench_driver.report.document import Document, ReportError
-from bench_driver.report.terminal import render_comparison
+from braid.bench_driver.report.compare import compare, compare_files
+from braid.bench_driver.report.document import Document, ReportError
+from braid.bench_driver.report.terminal import render_comparison
 from tests.bench_driver.report.made_up_rows import made_up_row
 
 

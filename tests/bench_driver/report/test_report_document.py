@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench_driver.report.document import (
+from braid.bench_driver.report.document import (
     FILE_NAME,
     MAX_POINTS,
     Document,

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bench_driver.report.document import Document
-from bench_driver.report.html import render_page
+from braid.bench_driver.report.document import Document
+from braid.bench_driver.report.html import render_page
 from tests.bench_driver.report.made_up_rows import SYSTEMS, made_up_row
 
 VOID = {"meta", "br", "path", "use", "rect"}

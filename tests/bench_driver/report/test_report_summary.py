@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench_driver.report.summary import EVENT_TIME, Case, divide, is_change, ratios, summarize
+from braid.bench_driver.report.summary import EVENT_TIME, Case, divide, is_change, ratios, summarize
 from tests.bench_driver.report.made_up_rows import made_up_row
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench_driver.report.document import Document
-from bench_driver.report.terminal import one_line, render, seconds, times
+from braid.bench_driver.report.document import Document
+from braid.bench_driver.report.terminal import one_line, render, seconds, times
 from tests.bench_driver.report.made_up_rows import made_up_row
 
 

@@ -117,7 +117,7 @@ def main(checkout: Path) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         probe.close()
-        command = [checkout / ".venv/bin/python", "-m", "api.cli.main", "serve", "--port", str(port)]
+        command = [checkout / ".venv/bin/python", "-m", "braid.api.cli.main", "serve", "--port", str(port)]
         service = subprocess.Popen(
             [*command, "--data-dir", folder / "data"], cwd=checkout, env={**os.environ, **ENVIRONMENT}
         )

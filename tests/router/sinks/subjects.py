@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.expressions import Column
-from operators.queries import Aggregation, Selection
-from operators.query_parts import COUNT_ALL, Output
-from operators.windows import Emit, Window
-from router.sinks.sink import SinkRows, Subject
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.operators.expressions import Column
+from braid.operators.queries import Aggregation, Selection
+from braid.operators.query_parts import COUNT_ALL, Output
+from braid.operators.windows import Emit, Window
+from braid.router.sinks.sink import SinkRows, Subject
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 DECIMAL = ColumnType("DECIMAL", 12, 2)
 _COLUMNS = {

@@ -9,11 +9,11 @@ from contextlib import closing, contextmanager
 import httpx
 import pytest
 
-from router.sinks import clickhouse as connector
-from router.sinks.http import HttpPlace
-from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed
+from braid.router.sinks import clickhouse as connector
+from braid.router.sinks.http import HttpPlace
+from braid.router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed
 from tests.kit.servers import ClickHouse
 from tests.kit.service import free_port
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject

@@ -18,16 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.expressions import Column
-from operators.queries import Selection
-from operators.query_parts import Output
-from router.row_text import objects
-from router.sinks import file
-from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, SinkRows, Subject
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, VARCHAR
-from sources.core.storage import Storage
+from braid.operators.expressions import Column
+from braid.operators.queries import Selection
+from braid.operators.query_parts import Output
+from braid.router.row_text import objects
+from braid.router.sinks import file
+from braid.router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, SinkRows, Subject
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import BIGINT, VARCHAR
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
 

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bench_driver.programs.kafka_broker import create_topic
-from router.sinks import kafka
-from router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed
+from braid.bench_driver.programs.kafka_broker import create_topic
+from braid.router.sinks import kafka
+from braid.router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed
 from tests.kit.kafka import Broker
 from tests.kit.servers import ApacheKafka
 from tests.kit.service import free_port

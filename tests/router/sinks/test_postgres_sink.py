@@ -15,11 +15,11 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from operators.windows import Emit
-from router.sinks import postgres as connector
-from router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed
+from braid.operators.windows import Emit
+from braid.router.sinks import postgres as connector
+from braid.router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed
 from tests.kit.servers import Postgres
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from router.sinks.connectors import read_sink
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed
+from braid.router.sinks.connectors import read_sink
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed
 from tests.router.sinks.subjects import SELECTION
 
 FILE = {"connector": "file", "path": "rows"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sources.core.errors import NotReady
-from sources.core.secret import hide, reveal
+from braid.sources.core.errors import NotReady
+from braid.sources.core.secret import hide, reveal
 
 PEM = "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
 

@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager
 import httpx
 import pytest
 
-from router.sinks import webhook
-from router.sinks.http import HttpPlace, retry_after
-from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
-from sources.core.confinement import OPEN
-from sources.core.errors import NotAllowed, NotReady
+from braid.router.sinks import webhook
+from braid.router.sinks.http import HttpPlace, retry_after
+from braid.router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
+from braid.sources.core.confinement import OPEN
+from braid.sources.core.errors import NotAllowed, NotReady
 from tests.kit.service import free_port
 from tests.kit.webhook import Receiver, receiving
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject

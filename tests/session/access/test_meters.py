@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session.access.meters import Meters, TokenBucket
-from session.access.principal import Quotas
-from sources.core.errors import Overloaded
+from braid.session.access.meters import Meters, TokenBucket
+from braid.session.access.principal import Quotas
+from braid.sources.core.errors import Overloaded
 
 
 class Clock:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Principal, Quotas
-from session.access.registry import PATH, AccessRegistry
-from sources.core.errors import Conflict, Forbidden, NotAllowed, Unauthorized, UnknownObject
-from sources.core.storage import Storage
+from braid.session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Principal, Quotas
+from braid.session.access.registry import PATH, AccessRegistry
+from braid.sources.core.errors import Conflict, Forbidden, NotAllowed, Unauthorized, UnknownObject
+from braid.sources.core.storage import Storage
 
 ADMIN_KEY = "an admin key that is long"
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sources.core.errors import Conflict, SqlSyntaxError, UnknownObject
+from braid.sources.core.errors import Conflict, SqlSyntaxError, UnknownObject
 from tests.session.driver import AGGREGATION, SELECTION, STREAM, TABLE, Driver
 
 CHEAP = SELECTION.format("purchases", 5)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.spark import prepare
-from operators import kernels
+from braid.engine.spark import prepare
+from braid.operators import kernels
 
 
 def test_without_an_archive_starts_only_take_longer(

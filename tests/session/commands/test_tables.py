@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from operators.lookup.lookups import Lookup
-from operators.queries import Selection, lookups_of
-from sources.connectors.static_table import TableDefinition, TableVersion
-from sources.core.errors import NotAllowed, UnknownObject
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.queries import Selection, lookups_of
+from braid.sources.connectors.static_table import TableDefinition, TableVersion
+from braid.sources.core.errors import NotAllowed, UnknownObject
 from tests.session.driver import LOOKUP, SELECTION, TABLE, Driver
 
 QUERY = LOOKUP.format("purchases")

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from session.commands.statements import to_definition
-from session.commands.writer import Command, CommandGroup, Writer
-from session.log.journal import Journal
-from session.sql.parser import parse_statement
-from session.sql.statements import CreateStream
-from session.state.requests import QueryPaused, Request, StreamCreated, StreamDropped
-from session.state.session_state import SessionState
-from sources.core.errors import Conflict, NotReady
+from braid.session.commands.statements import to_definition
+from braid.session.commands.writer import Command, CommandGroup, Writer
+from braid.session.log.journal import Journal
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import CreateStream
+from braid.session.state.requests import QueryPaused, Request, StreamCreated, StreamDropped
+from braid.session.state.session_state import SessionState
+from braid.sources.core.errors import Conflict, NotReady
 from tests.kit.waiting import wait_until
 from tests.session.driver import STREAM
 

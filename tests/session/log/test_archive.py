@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from session.log.archive import FOLDER, ROWS, Archive
-from session.log.archive_index import ArchiveIndex, IndexLevel
-from session.state.query_record import FAILED, RETIRED, QueryRecord
-from sources.core.errors import CorruptData
-from sources.core.storage import Storage
+from braid.session.log.archive import FOLDER, ROWS, Archive
+from braid.session.log.archive_index import ArchiveIndex, IndexLevel
+from braid.session.state.query_record import FAILED, RETIRED, QueryRecord
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.storage import Storage
 from tests.session.records import record
 
 STEPS = st.lists(

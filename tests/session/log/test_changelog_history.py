@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from session.log import changelog_history
-from session.log.changelog_history import ChangelogHistory
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.session.log import changelog_history
+from braid.session.log.changelog_history import ChangelogHistory
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 
 
 def changelog(epoch: int) -> dict[str, Any]:

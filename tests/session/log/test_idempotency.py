@@ -9,10 +9,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from session.commands.query_requests import QueryRequest
-from session.log import outcome_segments
-from session.state.requests import Outcome
-from sources.core.errors import Conflict, CorruptData, NotAllowed, Overloaded
+from braid.session.commands.query_requests import QueryRequest
+from braid.session.log import outcome_segments
+from braid.session.state.requests import Outcome
+from braid.sources.core.errors import Conflict, CorruptData, NotAllowed, Overloaded
 from tests.session.driver import SELECTION, STREAM, Driver
 
 CHEAP = SELECTION.format("purchases", 5)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from session.log import journal as journal_module
-from session.log.journal import Journal, ObjectJournal, open_journal
-from sources.core.errors import CorruptData
-from sources.core.storage import Storage
+from braid.session.log import journal as journal_module
+from braid.session.log.journal import Journal, ObjectJournal, open_journal
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.storage import Storage
 
 
 def record(number: int) -> dict[str, Any]:

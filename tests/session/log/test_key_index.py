@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from session.log.key_index import KeyIndex
+from braid.session.log.key_index import KeyIndex
 
 
 def test_a_key_is_found_in_all_its_segments_the_newest_first() -> None:

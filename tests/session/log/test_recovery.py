@@ -13,22 +13,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.data_layout import PLANNED, UNAVAILABLE
-from engine.spark.executors import REGISTERED, read_registered
-from operators.live_queries import LiveQueries
-from operators.lookup.lookup_join import version_path
-from operators.queries import lookups_of
-from session.commands.query_requests import Replacement
-from session.log import plan_snapshot, snapshot
-from session.log.archive import Archive
-from session.log.idempotency import Idempotency
-from session.log.recovery import replay_logs
-from session.log.snapshot import Snapshots
-from session.state.changelog import Changelog
-from session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RUNNING, QueryRecord
-from session.state.session_state import SessionState
-from sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
-from sources.core.storage import Storage
+from braid.engine.data_layout import PLANNED, UNAVAILABLE
+from braid.engine.spark.executors import REGISTERED, read_registered
+from braid.operators.live_queries import LiveQueries
+from braid.operators.lookup.lookup_join import version_path
+from braid.operators.queries import lookups_of
+from braid.session.commands.query_requests import Replacement
+from braid.session.log import plan_snapshot, snapshot
+from braid.session.log.archive import Archive
+from braid.session.log.idempotency import Idempotency
+from braid.session.log.recovery import replay_logs
+from braid.session.log.snapshot import Snapshots
+from braid.session.state.changelog import Changelog
+from braid.session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RUNNING, QueryRecord
+from braid.session.state.session_state import SessionState
+from braid.sources.core.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
+from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.optimizer.arbitrary_plans import arbitrary_plans
 from tests.session.changelog_sets import changelog_set_between
@@ -362,13 +362,13 @@ def test_a_snapshot_bounds_the_request_log_and_the_sums_do_not_need_old_batches(
 
 
 def test_snapshots_come_by_themselves(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("session.upkeep.deadlines.SNAPSHOT_BATCHES", 3)
+    monkeypatch.setattr("braid.session.upkeep.deadlines.SNAPSHOT_BATCHES", 3)
     for _ in range(3):
         driver.clock.advance(1)
         driver.batch()
     assert driver.session.snapshot_seq == 3
     assert driver.storage.exists(snapshot.PATH)
-    monkeypatch.setattr("session.upkeep.deadlines.SNAPSHOT_CHANGES", 2)
+    monkeypatch.setattr("braid.session.upkeep.deadlines.SNAPSHOT_CHANGES", 2)
     driver.create(SELECTION.format("purchases", 5), SELECTION.format("purchases", 6))
     driver.clock.advance(1)
     driver.session.step()

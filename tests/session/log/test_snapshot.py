@@ -8,10 +8,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from operators.live_queries import LiveQueries
-from session.log import plan_snapshot, snapshot
-from session.state.query_record import FAILED, RETIRED
-from sources.core.errors import CorruptData, Gone, UnknownObject
+from braid.operators.live_queries import LiveQueries
+from braid.session.log import plan_snapshot, snapshot
+from braid.session.state.query_record import FAILED, RETIRED
+from braid.sources.core.errors import CorruptData, Gone, UnknownObject
 from tests.session.driver import AGGREGATION, BEGINNING, SELECTION, Driver
 
 CHEAP = SELECTION.format("purchases", 5)

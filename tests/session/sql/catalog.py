@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operators.queries import Aggregation, Query, Selection
-from session.sql.parser import parse_statement
-from session.sql.select import plan_select
-from session.sql.statements import CreateStream
-from sources.core.schema import StreamDefinition
+from braid.operators.queries import Aggregation, Query, Selection
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.select import plan_select
+from braid.session.sql.statements import CreateStream
+from braid.sources.core.schema import StreamDefinition
 
 PURCHASES = """
 CREATE STREAM purchases (

@@ -7,8 +7,18 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from sources.connectors.static_table import TableDefinition, TableVersion
-from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
+from braid.sources.connectors.static_table import TableDefinition, TableVersion
+from braid.sources.core.schema import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    Field,
+    Schema,
+    StreamDefinition,
+    StreamSchema,
+)
 
 PURCHASES = StreamSchema(
     (Field("user_id", BIGINT), Field("pack", INT), Field("price", DOUBLE), Field("time", TIMESTAMP)), "time", 0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.evaluation import evaluate
-from operators.query_parts import Measure
+from braid.operators.evaluation import evaluate
+from braid.operators.query_parts import Measure
 from tests.kit.duck import connected
 from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG, aggregation

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from operators.queries import query_from_json
-from operators.windows import EMIT_AFTER_WATERMARK, Emit
-from sources.core.errors import NotAllowed
+from braid.operators.queries import query_from_json
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit
+from braid.sources.core.errors import NotAllowed
 from tests.session.sql.catalog import aggregation, selection
 
 COUNTED = "SELECT COUNT(*) AS n FROM purchases [RANGE 8 SECONDS]"

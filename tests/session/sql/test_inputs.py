@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from session.sql.inputs import NO_TABLES, SelectInput, inputs_of
-from session.sql.parser import parse_statement
-from session.sql.statements import Select
-from sources.core.errors import SqlNotAllowed
+from braid.session.sql.inputs import NO_TABLES, SelectInput, inputs_of
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import Select
+from braid.sources.core.errors import SqlNotAllowed
 from tests.session.sql.tables import CATALOG, Tables
 
 

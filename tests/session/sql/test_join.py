@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from operators.joins.query import Join
-from operators.kinds import operator_of
-from operators.queries import query_from_json
-from operators.windows import SessionWindow, Window
-from session.sql.select import plan_select
-from sources.core.errors import SqlNotAllowed, SqlSyntaxError
-from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from braid.operators.joins.query import Join
+from braid.operators.kinds import operator_of
+from braid.operators.queries import query_from_json
+from braid.operators.windows import SessionWindow, Window
+from braid.session.sql.select import plan_select
+from braid.sources.core.errors import SqlNotAllowed, SqlSyntaxError
+from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 
 W = "[RANGE 8 SECONDS SLIDE 4 SECONDS]"
 _FIELDS = (Field("user_id", BIGINT), Field("pack", INT), Field("price", DOUBLE), Field("name", VARCHAR))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from operators.joins.query import Join
-from operators.lookup.lookups import Lookup
-from operators.queries import Aggregation, Query, Selection, query_from_json
-from session.sql.select import plan_select
-from sources.connectors.static_table import TableVersion
-from sources.core.errors import SqlNotAllowed
+from braid.operators.joins.query import Join
+from braid.operators.lookup.lookups import Lookup
+from braid.operators.queries import Aggregation, Query, Selection, query_from_json
+from braid.session.sql.select import plan_select
+from braid.sources.connectors.static_table import TableVersion
+from braid.sources.core.errors import SqlNotAllowed
 from tests.session.sql.tables import CATALOG, Tables
 
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from operators.queries import Aggregation, Query, query_from_json
-from operators.windows import SessionWindow, Window
-from session.sql.parser import parse_statement
-from session.sql.select import plan_select
+from braid.operators.queries import Aggregation, Query, query_from_json
+from braid.operators.windows import SessionWindow, Window
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.select import plan_select
 from tests.session.sql.catalog import CATALOG, aggregation, define, plan, selection
 
 # a condition on purchases, and what it becomes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from session.sql.parser import parse_statement
-from session.sql.statements import Select
-from sources.core.errors import BraidError
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import Select
+from braid.sources.core.errors import BraidError
 from tests.session.sql.catalog import plan
 
 W = "FROM purchases [RANGE 8 SECONDS]"

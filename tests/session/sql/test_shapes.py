@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from session.sql.parser import parse_statement
-from session.sql.select import plan_select
-from session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
-from session.sql.statements import CreateQuery, Select
-from sources.core.errors import BraidError, NotAllowed
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.select import plan_select
+from braid.session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
+from braid.session.sql.statements import CreateQuery, Select
+from braid.sources.core.errors import BraidError, NotAllowed
 from tests.session.sql.catalog import CATALOG, PURCHASES, define
 from tests.session.sql.test_sql_fuzz import SEEDS, WORDS
 
@@ -101,7 +101,7 @@ def test_known_statements_are_read_alike_twice_and_with_other_numbers(text: str)
 def test_a_known_shape_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = Shapes()
     first = shapes.read("SELECT price FROM purchases WHERE price > 5 AND gem_pack = 1", CATALOG)[1]
-    monkeypatch.delattr("session.sql.shapes.parse_statement")
+    monkeypatch.delattr("braid.session.sql.shapes.parse_statement")
     second = shapes.read("SELECT price FROM purchases WHERE price > 6.5 AND gem_pack = 2", CATALOG)[1]
     assert str(second.where) == "and(>(price, 6.5), =(gem_pack, 2))"
     assert second.outputs is first.outputs, "what is equal is shared"

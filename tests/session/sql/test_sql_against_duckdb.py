@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.evaluation import evaluate
+from braid.operators.evaluation import evaluate
 from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG, selection
 

@@ -9,11 +9,11 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from operators.queries import Query
-from session.sql.parser import parse_statement
-from session.sql.parsing.select_parser import Braid
-from session.sql.select import plan_select
-from sources.core.errors import BraidError
+from braid.operators.queries import Query
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.parsing.select_parser import Braid
+from braid.session.sql.select import plan_select
+from braid.sources.core.errors import BraidError
 from tests.session.sql.catalog import CATALOG, plan, selection
 from tests.session.sql.test_plan_select import AGGREGATIONS, CONDITIONS
 from tests.session.sql.test_sql_fuzz import check

@@ -7,12 +7,12 @@ import json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators.queries import query_from_json
-from session.sql.parser import parse_statement
-from session.sql.parsing.function_names import AGGREGATES, FUNCTION_NAMES
-from session.sql.select import plan_select
-from session.sql.statements import CreateQuery, Explain, Select
-from sources.core.errors import BraidError
+from braid.operators.queries import query_from_json
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.parsing.function_names import AGGREGATES, FUNCTION_NAMES
+from braid.session.sql.select import plan_select
+from braid.session.sql.statements import CreateQuery, Explain, Select
+from braid.sources.core.errors import BraidError
 from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG
 from tests.session.sql.test_plan_select import EVERY

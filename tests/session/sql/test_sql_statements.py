@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from session.sql.parser import parse_statement
-from session.sql.statements import (
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import (
     CreateQuery,
     CreateStream,
     DropQuery,
@@ -17,9 +17,9 @@ from session.sql.statements import (
     ShowTables,
     Statement,
 )
-from sources.core.errors import BraidError
-from sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
-from sources.core.watermark_options import WatermarkOptions
+from braid.sources.core.errors import BraidError
+from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
+from braid.sources.core.watermark_options import WatermarkOptions
 
 CONTRACT = (
     "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from operators.expressions import Call, Column, Expression, Literal
-from operators.functions.sql_text import sql_text
-from operators.functions.time import FIELDS
-from sources.core.schema import BIGINT, TIMESTAMP
+from braid.operators.expressions import Call, Column, Expression, Literal
+from braid.operators.functions.sql_text import sql_text
+from braid.operators.functions.time import FIELDS
+from braid.sources.core.schema import BIGINT, TIMESTAMP
 from tests.kit.examples import examples
 from tests.session.sql.catalog import selection
 from tests.session.sql.test_plan_select import CONDITIONS

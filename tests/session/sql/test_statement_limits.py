@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from session.settings import Settings
-from session.sql.parser import parse_statement
-from session.sql.select import plan_select
-from session.sql.statement_limits import StatementLimits
-from sources.core.errors import SqlNotAllowed
+from braid.session.settings import Settings
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.select import plan_select
+from braid.session.sql.statement_limits import StatementLimits
+from braid.sources.core.errors import SqlNotAllowed
 from tests.session.sql.catalog import CATALOG
 
 WINDOW = "[RANGE 8 SECONDS]"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from operators.expressions import Literal
-from operators.queries import Aggregation
-from sources.core.storage import Storage
+from braid.operators.expressions import Literal
+from braid.operators.queries import Aggregation
+from braid.sources.core.storage import Storage
 from tests.operators.pipeline import STREAM, Pipeline, changelog
 from tests.session.sql.catalog import aggregation, plan, selection
 

@@ -7,9 +7,9 @@ from bitarray import bitarray, frozenbitarray
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session.state.changelog import Changelog, Created, Deleted, Freed
-from session.state.slots import SlotTable
-from sources.core.errors import CorruptData
+from braid.session.state.changelog import Changelog, Created, Deleted, Freed
+from braid.session.state.slots import SlotTable
+from braid.sources.core.errors import CorruptData
 from tests.session.changelog_sets import changelog_set_between
 from tests.session.queries import selection
 

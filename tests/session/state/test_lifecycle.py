@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from session.state.catalog import Catalog, StreamState
-from session.state.drain import Draining
-from session.state.lifecycle import QueryLifecycle
-from session.state.pending_changes import PendingChanges
-from session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
-from session.state.query_table import QueryTable
-from sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.drain import Draining
+from braid.session.state.lifecycle import QueryLifecycle
+from braid.session.state.pending_changes import PendingChanges
+from braid.session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
+from braid.session.state.query_table import QueryTable
+from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from tests.session.records import record
 
 EPOCH = 4

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from operators.live_queries import LiveQueries
-from router.batch_index import BatchIndex
-from router.result_reader import ResultReader
-from session.commands.queries import MAX_DEPLOYMENTS
-from session.commands.query_requests import Replacement
-from session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
-from sources.core.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
-from sources.core.record_log import RecordLog
+from braid.operators.live_queries import LiveQueries
+from braid.router.batch_index import BatchIndex
+from braid.router.result_reader import ResultReader
+from braid.session.commands.queries import MAX_DEPLOYMENTS
+from braid.session.commands.query_requests import Replacement
+from braid.session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
+from braid.sources.core.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
+from braid.sources.core.record_log import RecordLog
 from tests.kit.examples import examples
 from tests.router.batches import BatchWriter
 from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, TABLE, Driver
@@ -406,7 +406,7 @@ def test_a_paused_query_counts_and_keeps_its_stream_and_rows_of_tables(open_driv
 
 def test_a_query_is_deployed_so_often_and_no_oftener(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_DEPLOYMENTS > 100
-    monkeypatch.setattr("session.commands.queries.MAX_DEPLOYMENTS", 2)
+    monkeypatch.setattr("braid.session.commands.queries.MAX_DEPLOYMENTS", 2)
     (query,) = driver.run(CHEAP)
     for _ in range(2):
         pause(driver, query)
@@ -544,7 +544,7 @@ def test_a_request_to_replace_a_query_that_failed_meanwhile_is_applied(
 ) -> None:
     """Earlier versions checked a request some time before they logged it."""
     (query,) = driver.run(CHEAP)
-    monkeypatch.setattr("session.commands.queries.check_replaced", lambda _: None)
+    monkeypatch.setattr("braid.session.commands.queries.check_replaced", lambda _: None)
     with meanwhile(driver, lambda: driver.batch(failures={query: "evaluation raised"})):
         assert replace(driver, query)["replaces"] == query
     body = driver.session.lookup.describe(query)

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session.state.query_record import FAILED, PENDING, RETIRED, RUNNING, STATES, QueryRecord
-from session.state.query_table import QueryTable
+from braid.session.state.query_record import FAILED, PENDING, RETIRED, RUNNING, STATES, QueryRecord
+from braid.session.state.query_table import QueryTable
 from tests.session.records import record
 
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "move"]), st.integers(0, 100)), max_size=60)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.expressions import Literal
-from operators.queries import Selection
-from operators.query_parts import Output
-from session.state.sharing import Shared, shared, shared_dict
-from sources.core.schema import DOUBLE, INT
+from braid.operators.expressions import Literal
+from braid.operators.queries import Selection
+from braid.operators.query_parts import Output
+from braid.session.state.sharing import Shared, shared, shared_dict
+from braid.sources.core.schema import DOUBLE, INT
 from tests.session.queries import aggregation, selection
 
 

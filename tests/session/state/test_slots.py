@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session.state.slots import SlotTable
-from sources.core.errors import CorruptData
+from braid.session.state.slots import SlotTable
+from braid.sources.core.errors import CorruptData
 
 Steps = st.lists(st.tuples(st.sampled_from(["take", "free", "compact"]), st.integers(0, 20)), max_size=60)
 

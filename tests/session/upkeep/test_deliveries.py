@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.delivery.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
-from router.delivery.progress import DONE, PARTS, DeliveryProgress, part_of, tell_alive, write_progress
-from session.commands.query_requests import Replacement
-from session.log.archive import Archive
-from session.upkeep.deliveries import SinkDeliveries
-from sources.core.errors import NotAllowed
-from sources.core.record_log import RecordLog
+from braid.router.delivery.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
+from braid.router.delivery.progress import DONE, PARTS, DeliveryProgress, part_of, tell_alive, write_progress
+from braid.session.commands.query_requests import Replacement
+from braid.session.log.archive import Archive
+from braid.session.upkeep.deliveries import SinkDeliveries
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.record_log import RecordLog
 from tests.session.driver import SELECTION, Driver
 
 FILE = {"connector": "file", "path": "rows"}
@@ -177,7 +177,7 @@ def test_a_delivery_that_is_over_is_forgotten_with_its_query(driver: Driver) -> 
 
 
 def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("session.upkeep.deliveries.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("braid.session.upkeep.deliveries.FRESH_SECONDS", -1.0)
     (query,) = driver.run(SELECTION.format("purchases", 5), sink={**FILE, "flush_rows": 5, "flush_seconds": 0.5})
     body = driver.session.lookup.describe(query)
     assert body["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operators.joins.key_splits import KeySplit
+from braid.operators.joins.key_splits import KeySplit
 from tests.session.driver import TESTED_JOIN, Driver
 
 FIRST, SECOND = KeySplit(7, frozenset([1, 2**64 - 1])), KeySplit(8, frozenset([3]), 1, by=("price", "user_id"))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from session.upkeep import maintenance
-from session.upkeep.maintenance import Maintenance
+from braid.session.upkeep import maintenance
+from braid.session.upkeep.maintenance import Maintenance
 from tests.kit.waiting import wait_until
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.statistics import Statistics
-from session.settings import Settings
-from session.upkeep.reoptimization import Reoptimization
-from sources.core.storage import Storage
+from braid.optimizer.statistics import Statistics
+from braid.session.settings import Settings
+from braid.session.upkeep.reoptimization import Reoptimization
+from braid.sources.core.storage import Storage
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

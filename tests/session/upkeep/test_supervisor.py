@@ -13,8 +13,8 @@ import orjson
 import psutil
 import pytest
 
-from session.upkeep.job_supervisor import JobSupervisor, end_leftovers
-from sources.core.storage import Storage
+from braid.session.upkeep.job_supervisor import JobSupervisor, end_leftovers
+from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 
 CHILD = """

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.data_layout import PARTITIONS
-from engine.spark.executors import WANTED, Registered, read_most, read_wanted, write_registered
-from session.settings import Settings
-from session.upkeep.scaling import KEPT, NOT_DECIDED, Scaling
-from sources.core.storage import Storage
+from braid.engine.data_layout import PARTITIONS
+from braid.engine.spark.executors import WANTED, Registered, read_most, read_wanted, write_registered
+from braid.session.settings import Settings
+from braid.session.upkeep.scaling import KEPT, NOT_DECIDED, Scaling
+from braid.sources.core.storage import Storage
 from tests.session.driver import Driver
 
 SECOND = 1_000_000

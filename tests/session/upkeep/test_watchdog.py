@@ -13,12 +13,12 @@ import orjson
 import psutil
 import pytest
 
-from engine.data_layout import BATCHES, write_heartbeat
-from engine.recovery.isolation_log import OUTLASTED
-from session.upkeep.job_supervisor import JobSupervisor
-from session.upkeep.watchdog import START_SECONDS, WATCHED_SECONDS, Watchdog
-from sources.core.record_log import RecordLog
-from sources.core.storage import Storage
+from braid.engine.data_layout import BATCHES, write_heartbeat
+from braid.engine.recovery.isolation_log import OUTLASTED
+from braid.session.upkeep.job_supervisor import JobSupervisor
+from braid.session.upkeep.watchdog import START_SECONDS, WATCHED_SECONDS, Watchdog
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
 
 STALL, LIMIT = 15.0, 60.0

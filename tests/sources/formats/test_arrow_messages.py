@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.core.schema import INT, TIMESTAMP, Field, StreamSchema
-from sources.formats.arrow_messages import decode_arrow_messages, unpacked_bytes
+from braid.sources.core.schema import INT, TIMESTAMP, Field, StreamSchema
+from braid.sources.formats.arrow_messages import decode_arrow_messages, unpacked_bytes
 
 SCHEMA = StreamSchema((Field("k", INT), Field("t", TIMESTAMP)), "t", 0)
 

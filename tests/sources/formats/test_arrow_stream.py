@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.core.errors import BraidError, MalformedRequest, TooLarge
-from sources.core.schema import (
+from braid.sources.core.errors import BraidError, MalformedRequest, TooLarge
+from braid.sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -28,11 +28,11 @@ from sources.core.schema import (
     Field,
     StreamSchema,
 )
-from sources.formats import Decoded, decode
-from sources.formats.arrow_metadata import MAX_BATCHES
-from sources.formats.arrow_stream import ROWS_AT_ONCE
-from sources.formats.coercion import UnfitError, coerce
-from sources.formats.limits import BODY, DecodingLimits
+from braid.sources.formats import Decoded, decode
+from braid.sources.formats.arrow_metadata import MAX_BATCHES
+from braid.sources.formats.arrow_stream import ROWS_AT_ONCE
+from braid.sources.formats.coercion import UnfitError, coerce
+from braid.sources.formats.limits import BODY, DecodingLimits
 from tests.kit.examples import examples
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -14,10 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.core.errors import NotAllowed
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, StreamSchema
-from sources.formats.avro_messages import check_columns, decode_avro_messages, decode_framed_messages
-from sources.formats.avro_schema import AvroSchema, read_schema
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    ColumnType,
+    Field,
+    StreamSchema,
+)
+from braid.sources.formats.avro_messages import check_columns, decode_avro_messages, decode_framed_messages
+from braid.sources.formats.avro_schema import AvroSchema, read_schema
 from tests.kit.examples import examples
 
 SCHEMA = StreamSchema(

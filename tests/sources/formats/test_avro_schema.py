@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.core.errors import NotAllowed
-from sources.formats.avro_schema import read_schema
+from braid.sources.core.errors import NotAllowed
+from braid.sources.formats.avro_schema import read_schema
 
 
 def record(*fields: tuple[str, Any], name: str = "R") -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field
-from sources.formats.coercion import UnfitError, coerce, complaint
-from sources.formats.columns import convert_values
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field
+from braid.sources.formats.coercion import UnfitError, coerce, complaint
+from braid.sources.formats.columns import convert_values
 
 DECIMAL = ColumnType("DECIMAL", 5, 2)
 TYPES = [BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL, VARCHAR, DATE, TIMESTAMP]

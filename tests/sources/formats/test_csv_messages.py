@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
-from sources.formats.csv_messages import WITH_CARE_AT_ONCE, decode_csv_messages
+from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
+from braid.sources.formats.csv_messages import WITH_CARE_AT_ONCE, decode_csv_messages
 from tests.kit.examples import examples
 
 FIELDS = (Field("k", BIGINT), Field("x", DOUBLE), Field("s", VARCHAR))

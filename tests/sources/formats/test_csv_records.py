@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.core.errors import MalformedRequest
-from sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, Schema
-from sources.formats.csv_records import (
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, Schema
+from braid.sources.formats.csv_records import (
     CsvLayout,
     read_carefully,
     read_fast,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sources.core.errors import MalformedRequest
-from sources.core.schema import (
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -25,10 +25,10 @@ from sources.core.schema import (
     Field,
     StreamSchema,
 )
-from sources.formats import decode, json_document, ndjson
-from sources.formats.json_document import lines_of, read_document
-from sources.formats.json_rows import elements_of, parse_json
-from sources.formats.ndjson import read_carefully, read_fast
+from braid.sources.formats import decode, json_document, ndjson
+from braid.sources.formats.json_document import lines_of, read_document
+from braid.sources.formats.json_rows import elements_of, parse_json
+from braid.sources.formats.ndjson import read_carefully, read_fast
 from tests.kit.examples import examples
 
 PURCHASES = StreamSchema(

@@ -8,9 +8,9 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.core.schema import DATE, INT, VARCHAR, Field, Schema
-from sources.formats.messages import decode_json_messages
-from sources.formats.ndjson import decode_ndjson
+from braid.sources.core.schema import DATE, INT, VARCHAR, Field, Schema
+from braid.sources.formats.messages import decode_json_messages
+from braid.sources.formats.ndjson import decode_ndjson
 
 SCHEMA = Schema((Field("k", INT), Field("s", VARCHAR), Field("d", DATE)))
 

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sources.core.errors import TooLarge
-from sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamSchema
-from sources.formats.record_batches import match_columns
+from braid.sources.core.errors import TooLarge
+from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamSchema
+from braid.sources.formats.record_batches import match_columns
 
 INT, DECIMAL = ColumnType("INT"), ColumnType("DECIMAL", 5, 2)
 

@@ -1,0 +1,98 @@
+"""What `pip install` of the project puts into an environment: one package, which gets along with others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.kit.service import free_port
+from tests.kit.waiting import wait_until
+
+TOP = Path(__file__).resolve().parents[2]
+NEIGHBOURS = ("api", "session", "sources", "engine", "operators", "optimizer", "router", "bench_driver")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a wheel of what is committed or changed, built from a copy: a build leaves files in its folder."""
+    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=TOP,
+        capture_output=True,
+        check=True,
+    ).stdout
+    copy = subprocess.run(["tar", "-c", "--null", "-T", "-"], cwd=TOP, input=names, capture_output=True, check=True)
+    subprocess.run(["tar", "-x"], cwd=source, input=copy.stdout, check=True)
+    pip_wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(built), str(source)]
+    subprocess.run(pip_wheel, check=True)
+    (path,) = built.glob("*.whl")
+    return path
+
+
+def test_a_wheel_has_one_package_at_the_top(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"braid"}
+    assert {"braid/py.typed", "braid/api/page/static/index.html", "braid/bench_driver/workloads/one-key.toml"} <= set(
+        names
+    )
+    assert not any("__pycache__" in name or "/tests/" in name for name in names)
+
+
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path) -> Path:
+    """Return a folder where the wheel is installed beside packages that have the names of Braid's folders."""
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)], check=True
+    )
+    for name in NEIGHBOURS:
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text(f"raise ImportError('{name} is a package of somebody else')\n")
+    return site
+
+
+@pytest.fixture
+def url(installed: Path, tmp_path: Path) -> Iterator[str]:
+    """Run the service that is installed, somewhere else than in the checkout."""
+    port = free_port()
+    program = [sys.executable, str(installed / "bin" / "braid"), "serve", "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": str(installed), "NUMBA_CACHE_DIR": str(TOP / ".tools" / "wheel-kernels")}
+    with subprocess.Popen([*program, "--data-dir", str(tmp_path / "data")], cwd=tmp_path, env=environment) as process:
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+@pytest.mark.service
+@pytest.mark.long
+def test_an_installed_service_runs_a_query_beside_packages_of_the_same_names(url: str) -> None:
+    def ready() -> bool:
+        try:
+            return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def rows() -> list[dict[str, object]]:
+        return httpx.get(f"{url}/queries/q-1/results").json()["rows"]
+
+    wait_until(ready, 300, "the installed service is ready")
+    with httpx.Client(base_url=url, timeout=60) as client:
+        declared = "CREATE STREAM taps (device VARCHAR, time TIMESTAMP) WITH (connector = 'push', format = 'json')"
+        client.post("/sql", json={"sql": declared}).raise_for_status()
+        asked = "SELECT device, COUNT(*) AS n FROM taps [RANGE 10 SECONDS] GROUP BY device"
+        client.post("/queries?wait=60", json={"sql": asked}).raise_for_status()
+        taps = [{"device": "a", "time": f"2026-01-01T12:00:{second}Z"} for second in ("01", "02", "30")]
+        client.post("/streams/taps/events", json=taps).raise_for_status()
+    assert [(row["device"], row["n"]) for row in wait_until(rows, 60, "the query has rows")] == [("a", 2)]
