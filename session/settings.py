@@ -42,6 +42,7 @@ _MAY_BE_ZERO = (
     "latency_target_seconds",
     "deliverers",
     "partitions",
+    "push_retention_bytes",
     "executors_max",
     "worker_memory_bytes",
 )
@@ -59,7 +60,9 @@ class Settings:
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each partition
-    keeps ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The
+    keeps ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job, and the
+    newest ``push_retention_bytes`` stay for queries that start in the past. While live tuples come, these queries may
+    take the part ``replay_share`` of the time of live ones to catch up. The
     bodies of all requests under way have at most ``body_memory_bytes`` together, or ``max_body_bytes`` if that is more.
     A pushed body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is
     unpacked, and ``max_body_malformed`` malformed rows (:class:`braid.sources.formats.limits.DecodingLimits`). The
@@ -136,6 +139,8 @@ class Settings:
     max_body_unpacked_bytes: int = BODY.unpacked_bytes
     max_body_malformed: int = BODY.malformed
     push_backlog_bytes: int = 2 * 1024**3
+    push_retention_bytes: int = 1024**3
+    replay_share: float = 0.2
     max_page_bytes: int = 16 * 1024**2
     max_answer_bytes: int = 256 * 1024**2
     max_planning: int = 2

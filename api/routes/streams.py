@@ -124,6 +124,7 @@ def _letters(rows: pa.Table) -> bytes:
             "reason": row["reason"],
             "detail": row["detail"],
             "received_at": rfc3339(row["received_us"]),
+            "query": row["query"],
             "tuple": None if row["tuple"] is None else orjson.Fragment(row["tuple"]),
             "raw": row["raw"],
         }

@@ -67,6 +67,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "clocks_at_start": dict(end.clocks),
         "clocks": clocks,
         "watermarks": raise_idle(watermarks, agreed["follows"]),
+        "joined": {stream: dict(end.begins[stream]) for stream in end.joined},
         "idle": list(end.idle),
         "earliest": earliest,
         "recent": recent,

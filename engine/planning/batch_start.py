@@ -53,6 +53,7 @@ class ExpectedEnds:
     def __init__(self) -> None:
         self._queries: dict[str, tuple[tuple[str, ...], Window | None]] = {}
         self._combs: _PeriodicEnds | None = None
+        self._joins: frozenset[tuple[str, ...]] | None = None
 
     def __contains__(self, query_id: str) -> bool:
         return query_id in self._queries
@@ -61,12 +62,24 @@ class ExpectedEnds:
         """Take note of a new query."""
         is_final = query.emit.delay_us is None and query.emit.after_watermark
         self._queries[query_id] = query.streams, sliding(query.window) if is_final else None
-        self._combs = None
+        self._combs = self._joins = None
 
     def remove(self, query_id: str) -> None:
         """Take note that a query is gone."""
         self._queries.pop(query_id, None)
-        self._combs = None
+        self._combs = self._joins = None
+
+    @property
+    def joins(self) -> frozenset[tuple[str, ...]]:
+        """The streams that queries read, as these join them."""
+        if self._joins is None:
+            self._joins = frozenset(streams for streams, _ in self._queries.values())
+        return self._joins
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that some query reads."""
+        return frozenset(stream for streams in self.joins for stream in streams)
 
     def around(self, delays: Mapping[str, int], reached: Mapping[str, int], now_us: int) -> tuple[int, int, int]:
         """Return how many windows ended and were not fired, how long it is until the next end, and how many then do.

@@ -29,11 +29,13 @@ from braid.engine.planning.fair_shares import fair_shares
 from braid.engine.planning.idleness import Idleness
 from braid.engine.planning.offsets import Offset
 from braid.engine.planning.processing_clock import ProcessingClock
+from braid.engine.planning.replaying import DEFAULT_SHARE, ReplayBudget, held_back, joined_replays, replayed_extents
 from braid.operators.epoch_state import EpochChange, EpochState
 from braid.operators.queries import query_from_json
 from braid.sources.connectors.connector import Connector, Extent
 from braid.sources.connectors.registry import open_for_planner
 from braid.sources.core.record_log import RecordLog
+from braid.sources.core.replays import is_replay, origin_of
 from braid.sources.core.storage import Storage
 
 # how long a stream rests that could not be read: at first, and at most, doubling in between
@@ -44,6 +46,9 @@ LONGEST_REST_SECONDS = 30.0
 KEPT_BUSY_US = 45_000_000
 
 HEARTBEAT_SECONDS = 1.0
+
+# connectors of streams that are read before their first query
+READ_AT_ONCE = ("push", "generator")
 
 NOTHING = Extent(0, 0)
 _BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "partitions": {}}
@@ -57,7 +62,11 @@ class Planner:
     """Answers Spark's ``latestOffset``."""
 
     def __init__(
-        self, storage: Storage, target_seconds: float, monotonic_ns: Callable[[], int] = time.monotonic_ns
+        self,
+        storage: Storage,
+        target_seconds: float,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        replay_share: float = DEFAULT_SHARE,
     ) -> None:
         self._storage = storage
         self._changelogs = RecordLog(storage, CHANGELOGS)
@@ -69,6 +78,7 @@ class Planner:
         self._budget = BatchBudget(target_seconds)
         self._costs = TupleCosts(target_seconds)
         self._firing = FiringBudget(target_seconds)
+        self._replays = ReplayBudget(replay_share)
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
         self._planned: _Planned | None = None
@@ -88,8 +98,8 @@ class Planner:
             return start
         self._learn(start.seq, record)
         self._follow_changelogs()
-        available = {stream: self._available(stream, now_us) for stream in self._state.streams}
         reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
+        available = self._all_available(reached, now_us)
         begins = _begins(reached, available)
         skipped = _skipped(reached, available)
         self._find_cut_off(begins, available)
@@ -97,20 +107,22 @@ class Planner:
         now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
         idle = self._idle(begins, available)
         fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
-        streams = self._bounded(begins, available, fire_to)
-        tuples = _tuples_between(begins, streams)
+        joined = joined_replays(begins)
+        streams = self._bounded(begins, available, fire_to, joined)
+        own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
+        tuples = _tuples_between(begins, own)
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
-        is_news = self._epoch != start.epoch or idle != start.idle
+        is_news = self._epoch != start.epoch or idle != start.idle or joined != start.joined
         is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
         is_needed = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
         if not tuples and not is_needed:
             return start
-        ends = _ends(begins, available)
+        ends = {stream: of_stream for stream, of_stream in _ends(begins, available).items() if stream in own}
         waiting = _tuples_between(begins, ends) - tuples
         is_urgent = is_needed or waiting > 0 or start.waiting > 0
-        cost, all_cost = self._cost_between(begins, streams), self._cost_between(begins, ends)
-        read = [stream for stream in streams if _tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
+        cost, all_cost = self._cost_between(begins, own), self._cost_between(begins, ends)
+        read = [stream for stream in own if _tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us, cost, read):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
@@ -132,6 +144,7 @@ class Planner:
             fire_to=fire_to,
             firing_budget_us=self._firing.us,
             failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},
+            joined=joined,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
@@ -171,8 +184,31 @@ class Planner:
             elif counts["tuples"]:
                 self._rests.pop(stream, None)
 
+    def _all_available(self, reached: Positions, now_us: int) -> dict[str, Mapping[str, Extent]]:
+        """Return what is available of each stream that is read, nothing where that is to wait.
+
+        A stream is read from its first query on, and by pushes and generators from its declaration on; its connector is
+        asked before, as some begin where they are asked first. A replay without queries stays where it is.
+        """
+        streams, read = self._state.streams, self._start.ends.streams
+        extents = {stream: self._available(stream, now_us) for stream in streams if not is_replay(stream)}
+        replayed = {origin_of(stream) for stream in streams if is_replay(stream)}
+        available: dict[str, Mapping[str, Extent]] = {
+            stream: of_stream
+            for stream, of_stream in extents.items()
+            if reached.get(stream) or stream in read or stream in replayed or streams[stream].connector in READ_AT_ONCE
+        }
+        for stream in filter(is_replay, streams):
+            origin = origin_of(stream)
+            has_joined = bool(reached.get(stream)) and reached[stream] == reached.get(origin)
+            if extents[origin] and (has_joined or (stream in read and not self._is_resting(stream))):
+                available[stream] = replayed_extents(extents[origin], self._connectors[origin].oldest())
+            else:
+                available[stream] = {}
+        return available
+
     def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
-        if stream in self._rests and time.monotonic() < self._rests[stream].until:
+        if self._is_resting(stream):
             return {}
         self._problems.pop(stream, None)
         try:
@@ -186,6 +222,9 @@ class Planner:
         if problem is not None:
             self._problems[stream] = problem
         return extents
+
+    def _is_resting(self, stream: str) -> bool:
+        return stream in self._rests and time.monotonic() < self._rests[stream].until
 
     def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> tuple[str, ...]:
         """Return the streams that have been silent for their ``idle_timeout``.
@@ -255,18 +294,42 @@ class Planner:
         return self._connectors[stream]
 
     def _bounded(
-        self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], firing: Collection[str]
+        self,
+        begins: Positions,
+        available: Mapping[str, Mapping[str, Extent]],
+        firing: Collection[str],
+        joined: Mapping[str, str],
     ) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much.
 
         Nothing is read of the streams that are ``firing``: more windows of theirs would be due before these are done.
+        Replays that have ``joined`` their origin end where it ends, and others no later: they are to meet it there.
         """
-        ends = _ends(begins, available)
+        held = {*firing, *(joined[stream] for stream in firing if stream in joined)}
+        live = {stream: places for stream, places in begins.items() if not is_replay(stream)}
+        ends = self._part_ways(live, _ends(live, available), held, self._budget.tuples)
+        replays = {stream: places for stream, places in begins.items() if is_replay(stream) and stream not in joined}
+        if replays:
+            held |= held_back(replays, self._start.ends.joins, self._newest[1]["watermarks"])
+            budget = self._replays.most(
+                self._cost_between(live, ends), self._budget.tuples, self._monotonic_ns() // 1000
+            )
+            upto = {
+                stream: _no_further(replays[stream], of_stream, ends[origin_of(stream)])
+                for stream, of_stream in _ends(replays, available).items()
+            }
+            ends |= self._part_ways(replays, upto, held, budget)
+        return {**ends, **{stream: ends[origin] for stream, origin in joined.items()}}
+
+    def _part_ways(
+        self, begins: Positions, ends: Positions, held: Collection[str], budget: float
+    ) -> dict[str, dict[str, int]]:
+        """Return up to where streams are read for a budget; those that are ``held`` stay where they are."""
         waiting = {
-            stream: 0 if stream in firing else self._costs.most(stream, _tuples_of(partitions, ends[stream]))
+            stream: 0 if stream in held else self._costs.most(stream, _tuples_of(partitions, ends[stream]))
             for stream, partitions in begins.items()
         }
-        shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, self._budget.tuples)
+        shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, budget)
         return {stream: _part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
 
     def _cost_between(self, begins: Positions, ends: Positions) -> float:
@@ -335,6 +398,11 @@ def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> d
         stream: {p: max(begin, available[stream].get(p, NOTHING).end) for p, begin in partitions.items()}
         for stream, partitions in begins.items()
     }
+
+
+def _no_further(begins: Mapping[str, int], ends: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, int]:
+    """Return ``ends`` of a stream, or its ``limits`` where these come first; nothing of what is not limited."""
+    return {p: max(begins[p], min(end, limits.get(p, 0))) for p, end in ends.items()}
 
 
 def _part_way(begins: Mapping[str, int], ends: Mapping[str, int], tuples: int) -> dict[str, int]:

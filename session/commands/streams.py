@@ -60,7 +60,7 @@ class Streams:
     def describe_all(self) -> list[dict[str, Any]]:
         """Return all streams as GET /streams shows them."""
         with self._lock:
-            return [stream.describe() for stream in self._state.catalog.states()]
+            return [stream.describe() for stream in self._state.catalog.named()]
 
     def describe(self, name: str) -> dict[str, Any]:
         """Return a stream as GET /streams/{name} shows it."""
@@ -81,4 +81,9 @@ class Streams:
     def definitions(self) -> list[StreamDefinition]:
         """Return the definitions of all streams."""
         with self._lock:
-            return [stream.definition for stream in self._state.catalog.states()]
+            return [stream.definition for stream in self._state.catalog.named()]
+
+    def ids(self) -> set[str]:
+        """Return the ids of all streams, and of the replays of streams."""
+        with self._lock:
+            return {stream.definition.id for stream in self._state.catalog.states()}

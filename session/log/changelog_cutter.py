@@ -59,7 +59,7 @@ def cut_changelog(
             bool(created or freed or regrouped or split), names, waiting.streams_dropped
         ),
         created=tuple(
-            Created(record.id, slot, record.operator, record.query, record.id in alone)
+            Created(record.id, slot, record.operator, record.query, record.id in alone, record.sees_after)
             for record, slot in zip(created, slots, strict=True)
         ),
         deleted=tuple(Deleted(record.id, _slot(record), record.drain) for record in deleted),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bitarray import bitarray, frozenbitarray
@@ -24,7 +24,8 @@ class _Entry:
 class Created(_Entry):
     """A query that starts with a changelog, the slot it gets, and the operator that runs it.
 
-    One that ``is_alone`` shares no cells with the operator's other queries.
+    One that ``is_alone`` shares no cells with the operator's other queries. Of a stream in ``sees_after`` it sees
+    nothing up to an event time (µs).
     """
 
     id: str
@@ -32,10 +33,17 @@ class Created(_Entry):
     operator: str
     query: Query
     is_alone: bool = False
+    sees_after: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""
-        return super().to_json() | {"query": self.query.to_json()}
+        fields = {name: value for name, value in super().to_json().items() if name != "sees_after" or value}
+        return fields | {"query": self.query.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Created:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**value, "query": query_from_json(value["query"])})
 
 
 @dataclass(frozen=True)
@@ -183,10 +191,7 @@ class Changelog:
             changelog_set=frozenbitarray(value["changelog_set"]),
             capacity=value["capacity"],
             plan_version=value["plan_version"],
-            created=tuple(
-                Created(c["id"], c["slot"], c["operator"], query_from_json(c["query"]), c.get("is_alone", False))
-                for c in value["created"]
-            ),
+            created=tuple(map(Created.from_json, value["created"])),
             deleted=tuple(Deleted(**d) for d in value["deleted"]),
             freed=tuple(Freed(**f) for f in value["freed"]),
             regrouped=tuple(Regrouped(**r) for r in value.get("regrouped", ())),  # older changelogs have none

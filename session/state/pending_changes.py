@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from braid.sources.core.replays import is_replay, origin_of
 from braid.sources.core.schema import StreamDefinition
 
 
@@ -30,12 +31,19 @@ class PendingChanges:
     @property
     def urgent(self) -> bool:
         """Whether a changelog must be cut at once: pushes need a stream as soon as it is declared."""
-        return bool(self.streams_created or self.streams_dropped)
+        created_or_dropped = (*self.streams_created, *self.streams_dropped)
+        return not all(map(is_replay, created_or_dropped))
+
+    @property
+    def replays(self) -> dict[str, StreamDefinition]:
+        """The replays to announce, by the streams that they replay."""
+        return {origin_of(each.id): each for each in self.definitions if is_replay(each.id)}
 
     @property
     def has_changes(self) -> bool:
         """Whether the next changelog would say something."""
-        return bool(self.requests or self.free or self.urgent or self.tables_refreshed)
+        streams = self.streams_created or self.streams_dropped
+        return bool(self.requests or self.free or streams or self.tables_refreshed)
 
     @property
     def since_us(self) -> int | None:

@@ -148,6 +148,8 @@ class SessionState:
         self.queries_created += 1
         if record.full_name is not None:
             self.names[record.full_name] = record.id
+        for replay in self.catalog.begin_replays(record.query):
+            self.pending.stream_created(replay, at_us)
         self.catalog.count_users(record.query, 1)
         self.pending.created(record.id, at_us)
 
@@ -175,6 +177,7 @@ class SessionState:
             record = self._record(created.id)
             self.slots.take(created.slot, created.id)
             record.place(created.slot, epoch, created.is_alone)
+            self.catalog.note_read(record.query)
             touched.add(created.id)
         groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
         inactive.groups.update(groups)
@@ -205,6 +208,7 @@ class SessionState:
                 f"Batch {self.applied_seq + 1} with an epoch from {self.active_epoch} to {self.epoch} must be next;"
                 f" got batch {seq} with epoch {epoch}."
             )
+        joined = [replay for replay in record.get("joined", ()) if not self.catalog.has_joined(replay)]
         risen = self.catalog.absorb(record)
         planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
         changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
@@ -218,6 +222,9 @@ class SessionState:
         for stream_id in risen:
             for query_id in self.draining.passed(stream_id, self.catalog.fired(stream_id)):
                 self.lifecycle.end_deployment(self.queries[query_id], committed_us, seq)
+        if joined:
+            for query in self.active.queries:
+                self.lifecycle.catch_up(query)
         self.active_epoch, self.applied_seq = epoch, seq
         return changes
 

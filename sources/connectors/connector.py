@@ -74,6 +74,9 @@ class Connector(Protocol):
     def available(self, now_us: int) -> dict[str, Extent]:
         """Return what can be read now of each partition; a partition that does not answer is left out."""
 
+    def oldest(self) -> dict[str, int]:
+        """Return the oldest offset that can be read of each partition, as of the last :meth:`available`."""
+
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield everything in ``[start, end)`` in order of offsets; the same at every call.
 

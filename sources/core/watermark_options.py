@@ -100,6 +100,16 @@ def format_duration(us: int) -> str:
     return f"{us // _UNITS[unit]} {unit}" if us else "0 s"
 
 
+def parse_duration(text: str) -> int | None:
+    """Return the microseconds of a duration such as ``90 s`` or ``1 hour``; None for a text that is none."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    unit = None if match is None else _unit(match[2])
+    if match is None or unit is None:
+        return None
+    us = Decimal(match[1]) * _UNITS[unit]
+    return int(us) if us == int(us) and us <= LONGEST else None
+
+
 def _duration(name: str, text: str) -> int | None:
     """Return microseconds, None for ``'none'``."""
     lowered = text.strip().lower()

@@ -49,6 +49,8 @@ class Topic:
         self._ends: Mapping[int, int] = {}
         self._id: str | None = None
         self._begins: dict[str, int] | None = None
+        self.oldest: Mapping[int, int] = {}
+        """The oldest message that the brokers keep of each partition, as they last said."""
 
     def extents(self) -> dict[str, Extent]:
         """Return the offsets of each partition that can be read; KafkaException or NotReady when brokers do not say."""
@@ -59,7 +61,7 @@ class Topic:
         oldest, ends = self._offsets(OffsetSpec.earliest()), self._offsets(OffsetSpec.latest())
         if any(ends[number] < self._ends.get(number, 0) for number in ends):
             self._look()
-        self._ends = ends
+        self._ends, self.oldest = ends, oldest
         begins = self._where_to_begin(oldest, ends)
         extents: dict[str, Extent] = {}
         for number in self._partitions:
