@@ -28,6 +28,16 @@ from braid.engine.planning.batch_start import BatchStart
 from braid.engine.planning.fair_shares import fair_shares
 from braid.engine.planning.idleness import Idleness
 from braid.engine.planning.offsets import Offset
+from braid.engine.planning.positions import (
+    Positions,
+    begins_of,
+    ends_of,
+    no_further,
+    part_way,
+    skipped_of,
+    tuples_between,
+    tuples_of,
+)
 from braid.engine.planning.processing_clock import ProcessingClock
 from braid.engine.planning.replaying import DEFAULT_SHARE, ReplayBudget, held_back, joined_replays, replayed_extents
 from braid.operators.epoch_state import EpochChange, EpochState
@@ -50,10 +60,7 @@ HEARTBEAT_SECONDS = 1.0
 # connectors of streams that are read before their first query
 READ_AT_ONCE = ("push", "generator")
 
-NOTHING = Extent(0, 0)
 _BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "partitions": {}}
-
-Positions = Mapping[str, Mapping[str, int]]
 
 log = logging.getLogger("braid.planner")
 
@@ -100,8 +107,8 @@ class Planner:
         self._follow_changelogs()
         reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
         available = self._all_available(reached, now_us)
-        begins = _begins(reached, available)
-        skipped = _skipped(reached, available)
+        begins = begins_of(reached, available)
+        skipped = skipped_of(reached, available)
         self._find_cut_off(begins, available)
         self._tell_problems()
         now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
@@ -110,7 +117,7 @@ class Planner:
         joined = joined_replays(begins)
         streams = self._bounded(begins, available, fire_to, joined)
         own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
-        tuples = _tuples_between(begins, own)
+        tuples = tuples_between(begins, own)
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
         is_news = self._epoch != start.epoch or idle != start.idle or joined != start.joined
@@ -118,11 +125,11 @@ class Planner:
         is_needed = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
         if not tuples and not is_needed:
             return start
-        ends = {stream: of_stream for stream, of_stream in _ends(begins, available).items() if stream in own}
-        waiting = _tuples_between(begins, ends) - tuples
+        ends = {stream: of_stream for stream, of_stream in ends_of(begins, available).items() if stream in own}
+        waiting = tuples_between(begins, ends) - tuples
         is_urgent = is_needed or waiting > 0 or start.waiting > 0
         cost, all_cost = self._cost_between(begins, own), self._cost_between(begins, ends)
-        read = [stream for stream in own if _tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
+        read = [stream for stream in own if tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us, cost, read):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
@@ -231,7 +238,7 @@ class Planner:
 
         A stream some partition of which does not answer is not idle: what that partition holds must not become late.
         """
-        ends = _ends(begins, available)
+        ends = ends_of(begins, available)
         silent = {
             stream
             for stream, extents in available.items()
@@ -307,7 +314,7 @@ class Planner:
         """
         held = {*firing, *(joined[stream] for stream in firing if stream in joined)}
         live = {stream: places for stream, places in begins.items() if not is_replay(stream)}
-        ends = self._part_ways(live, _ends(live, available), held, self._budget.tuples)
+        ends = self._part_ways(live, ends_of(live, available), held, self._budget.tuples)
         replays = {stream: places for stream, places in begins.items() if is_replay(stream) and stream not in joined}
         if replays:
             held |= held_back(replays, self._start.ends.joins, self._newest[1]["watermarks"])
@@ -315,8 +322,8 @@ class Planner:
                 self._cost_between(live, ends), self._budget.tuples, self._monotonic_ns() // 1000
             )
             upto = {
-                stream: _no_further(replays[stream], of_stream, ends[origin_of(stream)])
-                for stream, of_stream in _ends(replays, available).items()
+                stream: no_further(replays[stream], of_stream, ends[origin_of(stream)])
+                for stream, of_stream in ends_of(replays, available).items()
             }
             ends |= self._part_ways(replays, upto, held, budget)
         return {**ends, **{stream: ends[origin] for stream, origin in joined.items()}}
@@ -326,14 +333,14 @@ class Planner:
     ) -> dict[str, dict[str, int]]:
         """Return up to where streams are read for a budget; those that are ``held`` stay where they are."""
         waiting = {
-            stream: 0 if stream in held else self._costs.most(stream, _tuples_of(partitions, ends[stream]))
+            stream: 0 if stream in held else self._costs.most(stream, tuples_of(partitions, ends[stream]))
             for stream, partitions in begins.items()
         }
         shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, budget)
-        return {stream: _part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
+        return {stream: part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
 
     def _cost_between(self, begins: Positions, ends: Positions) -> float:
-        return sum(_tuples_of(begins[stream], ends[stream]) * self._costs.of(stream) for stream in ends)
+        return sum(tuples_of(begins[stream], ends[stream]) * self._costs.of(stream) for stream in ends)
 
 
 @dataclass(frozen=True)
@@ -360,60 +367,3 @@ class _Rest:
     def again(self) -> _Rest:
         seconds = min(max(2 * self.seconds, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
         return _Rest(seconds, time.monotonic() + seconds)
-
-
-def _begins(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
-    """Return where to go on: where each partition got to, and where a new one starts.
-
-    A partition that is out of sight keeps its place; one that no longer has it raises when it is read, unless the
-    stream does without what is gone.
-    """
-    return {
-        stream: {
-            **reached.get(stream, {}),
-            **{p: max(place, extents[p].skip_to) for p, place in _places(reached, stream, extents).items()},
-        }
-        for stream, extents in available.items()
-    }
-
-
-def _skipped(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, int]:
-    """Return how many offsets are gone of streams that do without; only where there are some."""
-    counts = {
-        stream: sum(max(extents[p].skip_to - place, 0) for p, place in _places(reached, stream, extents).items())
-        for stream, extents in available.items()
-    }
-    return {stream: count for stream, count in counts.items() if count}
-
-
-def _places(reached: Positions, stream: str, extents: Mapping[str, Extent]) -> dict[str, int]:
-    """Return where each partition that is in sight got to, or starts."""
-    places = reached.get(stream, {})
-    return {p: places.get(p, extent.start) for p, extent in extents.items()}
-
-
-def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
-    """Return where what is available ends."""
-    return {
-        stream: {p: max(begin, available[stream].get(p, NOTHING).end) for p, begin in partitions.items()}
-        for stream, partitions in begins.items()
-    }
-
-
-def _no_further(begins: Mapping[str, int], ends: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, int]:
-    """Return ``ends`` of a stream, or its ``limits`` where these come first; nothing of what is not limited."""
-    return {p: max(begins[p], min(end, limits.get(p, 0))) for p, end in ends.items()}
-
-
-def _part_way(begins: Mapping[str, int], ends: Mapping[str, int], tuples: int) -> dict[str, int]:
-    """Return up to where so many tuples of a stream are read, or a few more: of each partition the same part."""
-    part = tuples / max(1, _tuples_of(begins, ends))
-    return {p: begin - int(-(ends[p] - begin) * part // 1) for p, begin in begins.items()}
-
-
-def _tuples_of(begins: Mapping[str, int], ends: Mapping[str, int]) -> int:
-    return sum(end - begins[p] for p, end in ends.items())
-
-
-def _tuples_between(begins: Positions, ends: Positions) -> int:
-    return sum(_tuples_of(begins[stream], partitions) for stream, partitions in ends.items())

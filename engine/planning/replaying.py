@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from braid.engine.planning.positions import Positions
 from braid.sources.connectors.connector import Extent, GappedExtent
 from braid.sources.core.replays import is_replay, origin_of
-
-Positions = Mapping[str, Mapping[str, int]]
 
 # while live tuples come, replays may cost this part of what these cost, or of what half a batch does (see below)
 DEFAULT_SHARE = 0.2

@@ -229,6 +229,8 @@ class QueryRecord:
             "sql": self.sql,
             "state": self.state,
             "start": self.start,
+            "progress": None,
+            "joined": None,
             "slot": None if is_free else self.slot,
             "epoch": self.epoch,
             "active_from": self._named(self.active_from),

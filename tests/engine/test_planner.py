@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from braid.engine.data_layout import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
 from braid.engine.planning.offsets import Offset
-from braid.engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
+from braid.engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner
+from braid.engine.planning.positions import begins_of, skipped_of
 from braid.operators.live_queries import LiveQueries
 from braid.sources.connectors.connector import Chunk, Extent, GappedExtent
 from braid.sources.connectors.generator import DATASETS
@@ -59,10 +61,10 @@ class Folder:
         self.passed_us = now_us
         return planner.latest(start, now_us)
 
-    def log(self, *streams: StreamDefinition, dropped: list[str] | None = None) -> None:
-        """Append a changelog."""
+    def log(self, *streams: StreamDefinition, dropped: list[str] | None = None, reading: str | None = None) -> None:
+        """Append a changelog, with a query of some stream that there is none of, or of one that it is ``reading``."""
         number = self.changelogs.latest() + 1
-        query = (f"q{number}", number, aggregation())
+        query = (f"q{number}", number, aggregation() if reading is None else replace(aggregation(), stream=reading))
         self.changelogs.append(number, changelog(number, [query], streams=streams, dropped=dropped or []))
 
     def commit(self, offset: Offset, **record: Any) -> None:
@@ -258,9 +260,9 @@ def test_another_process_goes_on_from_snapshot_and_changelogs(folder: Folder) ->
 
 def test_positions_never_go_back_and_partitions_out_of_sight_keep_theirs(folder: Folder) -> None:
     available = {"a": {"0": Extent(0, 5), "2": Extent(1, 3)}}
-    begins = _begins({"a": {"0": 10, "1": 20}}, available)
+    begins = begins_of({"a": {"0": 10, "1": 20}}, available)
     assert begins == {"a": {"0": 10, "1": 20, "2": 1}}
-    assert folder.planner()._bounded(begins, available, ()) == {"a": {"0": 10, "1": 20, "2": 3}}
+    assert folder.planner()._bounded(begins, available, (), {}) == {"a": {"0": 10, "1": 20, "2": 3}}
 
 
 def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
@@ -269,8 +271,8 @@ def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
         "b": {"0": GappedExtent(0, 9, 7)},
     }
     reached = {"a": {"0": 10, "1": 1, "9": 4}, "b": {"0": 8}}
-    assert _begins(reached, available) == {"a": {"0": 30, "1": 1, "2": 9, "9": 4}, "b": {"0": 8}}
-    assert _skipped(reached, available) == {"a": 20 + 4}
+    assert begins_of(reached, available) == {"a": {"0": 30, "1": 1, "2": 9, "9": 4}, "b": {"0": 8}}
+    assert skipped_of(reached, available) == {"a": 20 + 4}
 
 
 class Kept:
@@ -362,7 +364,7 @@ def test_a_stream_that_cannot_be_opened_costs_itself_only_and_is_tried_again(
     registry = {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1", REGISTRY: "http://127.0.0.1:1"}
     kafka = StreamDefinition("k", "k", stream("k").schema, "kafka", "avro", registry)
     Confinement(outgoing=Outgoing(("public",))).write(folder.storage)
-    folder.log(stream("a"), kafka)
+    folder.log(stream("a"), kafka, reading="k")
     planner = folder.planner()
     first = planner.latest(Offset(), SECOND)
     assert first.streams["a"]["0"] >= RATE
@@ -463,7 +465,7 @@ def test_bounds_lie_between_start_and_end(
     planner._budget.tuples = budget
     planner._costs.learn({"streams": {name: {"tuples": 1} for name in available}})
     extents = {name: {p: Extent(0, end) for p, end in partitions.items()} for name, partitions in available.items()}
-    bounded = planner._bounded(_begins(before, extents), extents, ())
+    bounded = planner._bounded(begins_of(before, extents), extents, (), {})
     read = 0
     for name, partitions in available.items():
         for partition, end in partitions.items():
