@@ -44,7 +44,8 @@ class Offset:
     queries, by id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over``
     are spans that this batch could not be run with, which become dead letters (:mod:`braid.engine.recovery.isolation`).
     ``joined`` are the replays that begin where their origin begins, by their ids, each with that of its origin: from
-    then on they get what that reads.
+    then on they get what that reads. ``raised`` are watermarks to which this batch raises those of streams: set from
+    outside, or of streams that have ended.
     """
 
     seq: int = 0
@@ -65,6 +66,7 @@ class Offset:
     failed: Mapping[str, str] = field(default_factory=dict)
     passed_over: Sequence[PassedOver] = ()
     joined: Mapping[str, str] = field(default_factory=dict)
+    raised: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs, with its checksum."""
@@ -87,6 +89,7 @@ class Offset:
             "failed": dict(self.failed),
             "passed_over": [list(passed_over) for passed_over in self.passed_over],
             "joined": dict(self.joined),
+            "raised": dict(self.raised),
         }
         return {**value, "crc": _checksum(value)}
 

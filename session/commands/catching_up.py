@@ -7,32 +7,18 @@ from typing import Any
 from braid.session.state.catalog import Catalog, StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
 from braid.session.state.times import rfc3339
-from braid.sources.core.replays import origin_of, query_of
+from braid.sources.core.replays import origin_of
 
 
-def describe_replays(record: QueryRecord, catalog: Catalog) -> dict[str, Any]:
-    """Return ``progress`` of a query while it catches up, and ``joined``: where it has joined its streams.
-
-    Both are by the names of streams, and None where there is nothing to say. ``query`` is the first query that the
-    replay was for: dead letters of the replay have its id.
-    """
-    replays = {replay: state for replay in record.replays if (state := catalog.by_id(replay)) is not None}
-    joined = {
-        state.definition.name: {
-            "query": query_of(replay),
-            "offsets": state.joined["offsets"],
-            "clock": rfc3339(state.joined["clock"]),
-            "at": rfc3339(state.joined["at_us"]),
-        }
-        for replay, state in replays.items()
-        if state.joined is not None
-    }
-    progress = {
+def describe_progress(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
+    """Return how far a query has read each stream whose past it reads, by name; None where it does not catch up."""
+    if record.state != CATCHING_UP:
+        return None
+    return {
         state.definition.name: _progress(state, origin)
-        for replay, state in replays.items()
-        if record.state == CATCHING_UP and (origin := catalog.by_id(origin_of(replay))) is not None
+        for replay in record.replays
+        if (state := catalog.by_id(replay)) is not None and (origin := catalog.by_id(origin_of(replay))) is not None
     }
-    return {"progress": progress or None, "joined": joined or None}
 
 
 def _progress(replay: StreamState, origin: StreamState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 from braid.operators.queries import Query
 from braid.router.deployment import Deployment
 from braid.session.access.principal import ADMIN, ANYONE, Principal
-from braid.session.commands.catching_up import describe_replays
+from braid.session.commands.catching_up import describe_progress
 from braid.session.log.archive import Archive
 from braid.session.state.applied_epoch import SlotChange
 from braid.session.state.query_record import CATCHING_UP, DRAINING, PENDING, RETIRED, STATES, QueryRecord
@@ -105,7 +105,7 @@ class QueryLookup:
 
     @property
     def unfinished(self) -> int:
-        """How many queries are neither RETIRED nor FAILED."""
+        """How many queries are not in a final state."""
         return self._state.queries.unfinished
 
     def record(self, id_or_name: str) -> QueryRecord:
@@ -132,7 +132,7 @@ class QueryLookup:
         return None if described is None else self._with_delivery(described)
 
     def _shown(self, record: QueryRecord) -> dict[str, Any]:
-        return {**record.describe(), **describe_replays(record, self._state.catalog)}
+        return {**record.describe(), "progress": describe_progress(record, self._state.catalog)}
 
     def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(query["sink"], dict):

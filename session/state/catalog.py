@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from braid.operators.event_times import ENDED
 from braid.operators.lookup.lookups import Refreshed, refreshes_before, version_name
 from braid.operators.queries import Query, lookups_of
 from braid.session.state.times import rfc3339
 from braid.sources.connectors.static_table import CONNECTOR, TableDefinition
 from braid.sources.core.errors import UnknownObject
 from braid.sources.core.names import name_key
-from braid.sources.core.replays import is_replay, origin_of
+from braid.sources.core.replays import is_replay, origin_of, query_of
 from braid.sources.core.schema import StreamDefinition
 
 _COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
@@ -28,7 +29,8 @@ class StreamState:
     ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped,
     ``is_idle`` whether it has been silent for its ``idle_timeout``, ``is_read`` whether a changelog has had a query of
     it. A replay (:mod:`braid.sources.core.replays`) was first read by the batch committed at ``began_us``, and last by
-    the one at ``moved_us``; ``joined`` says where it joined its origin: offsets, clock, and when.
+    the one at ``moved_us``; ``raised`` is its watermark as it was set from outside. ``joined`` says where it joined its
+    origin: offsets, clock, and when.
     """
 
     definition: StreamDefinition
@@ -49,6 +51,7 @@ class StreamState:
     joined: dict[str, Any] | None = None
     began_us: int | None = None
     moved_us: int | None = None
+    raised: int | None = None
     users: int = 0
 
     def add(self, counts: Mapping[str, Any]) -> None:
@@ -90,6 +93,7 @@ class StreamState:
             "clock": rfc3339(self.clock),
             "watermark": rfc3339(self.watermark),
             "idle": self.is_idle,
+            "ended": self.watermark == ENDED,
             "tuples": self.tuples,
             "late": self.late,
             "malformed": self.malformed,
@@ -118,6 +122,7 @@ class StreamState:
             "joined": self.joined,
             "began_us": self.began_us,
             "moved_us": self.moved_us,
+            "raised": self.raised,
         }
 
     @classmethod
@@ -264,6 +269,32 @@ class Catalog(Mapping[str, StreamDefinition]):
         for stream_id in query.streams:
             if (stream := self.by_id(origin_of(stream_id))) is not None:
                 stream.is_read = True
+
+    def joins_of(self, replays: Iterable[str]) -> dict[str, Any] | None:
+        """Return where replays have joined their streams, by the names of these; None where none has.
+
+        ``query`` is the first query that the replay was for: dead letters of the replay have its id.
+        """
+        joined = {
+            state.definition.name: {
+                "query": query_of(replay),
+                "offsets": state.joined["offsets"],
+                "clock": rfc3339(state.joined["clock"]),
+                "at": rfc3339(state.joined["at_us"]),
+            }
+            for replay in replays
+            if (state := self.by_id(replay)) is not None and state.joined is not None
+        }
+        return joined or None
+
+    def raise_watermark(self, stream_id: str, watermark: int) -> None:
+        """Take note of a watermark (µs) that is set from outside."""
+        if (stream := self.by_id(stream_id)) is not None:
+            stream.raised = watermark if stream.raised is None else max(stream.raised, watermark)
+
+    def has_ended(self, stream_id: str) -> bool:
+        """Whether nothing comes of a stream any more, and all its windows have fired."""
+        return self.fired(stream_id) == ENDED
 
     def has_joined(self, replay: str) -> bool:
         """Whether a replay has joined its origin; also of one that is gone."""

@@ -115,7 +115,7 @@ class Changelog:
 
     ``capacity`` is the number of slots after it and the length of ``changelog_set``. ``requests`` and ``batches`` are
     the numbers of the last request record and batch record that the session had applied when it cut this changelog:
-    a replay applies them in the same order.
+    a replay applies them in the same order. ``raised`` are watermarks that are set from outside (µs, by stream).
     """
 
     epoch: int
@@ -132,6 +132,7 @@ class Changelog:
     refreshed: tuple[RefreshedTable, ...] = ()
     streams_created: tuple[StreamDefinition, ...] = ()
     streams_dropped: tuple[str, ...] = ()
+    raised: Mapping[str, int] = field(default_factory=dict)
     requests: int = 0
     batches: int = 0
 
@@ -158,7 +159,8 @@ class Changelog:
         """What it changes besides queries."""
         splits = [split.to_json() for split in self.split]
         refreshed = [table.to_json() for table in self.refreshed]
-        return EpochChange(self.capacity, tuple(self.streams_created), tuple(self.streams_dropped), splits, refreshed)
+        created, dropped = tuple(self.streams_created), tuple(self.streams_dropped)
+        return EpochChange(self.capacity, created, dropped, splits, refreshed, self.raised)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record of the changelog log."""
@@ -174,6 +176,7 @@ class Changelog:
             "refreshed": [r.to_json() for r in self.refreshed],
             "streams_created": [s.to_json() for s in self.streams_created],
             "streams_dropped": list(self.streams_dropped),
+            **({"raised": dict(self.raised)} if self.raised else {}),
             "changelog_set": self.changelog_set.to01(),
             "capacity": self.capacity,
             "plan_version": self.plan_version,
@@ -199,6 +202,7 @@ class Changelog:
             refreshed=tuple(RefreshedTable(**r) for r in value.get("refreshed", ())),
             streams_created=tuple(StreamDefinition.from_json(s) for s in value["streams_created"]),
             streams_dropped=tuple(value["streams_dropped"]),
+            raised=value.get("raised", {}),
             requests=value["requests"],
             batches=value["batches"],
         )

@@ -102,7 +102,17 @@ class QueryLifecycle:
     def catch_up(self, record: QueryRecord) -> None:
         """Let a query run whose replays have all joined, if it catches up."""
         if record.state == CATCHING_UP and all(map(self._catalog.has_joined, record.replays)):
+            record.joined = self._catalog.joins_of(record.replays)
             self._move(record, record.catch_up)
+
+    def finish(self, record: QueryRecord, at_us: int, seq: int) -> None:
+        """Finish a query whose streams have all ended, and whose windows have all fired; its slot waits to be freed."""
+        if record.state not in (CATCHING_UP, RUNNING) or not all(map(self._catalog.has_ended, record.query.streams)):
+            return
+        record.drained(seq)
+        self._finish(record, at_us)
+        self._move(record, record.finish, at_us)
+        self._pending.freed(record.id, at_us)
 
     def end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Note that no further row of a query's deployment will come."""
@@ -139,6 +149,7 @@ class QueryLifecycle:
 
     def _finish(self, record: QueryRecord, at_us: int) -> None:
         self._draining.remove(record)
+        record.joined = record.joined or self._catalog.joins_of(record.replays)
         self._catalog.count_users(record.query, -1)
         for replay in self._catalog.remove_unused(record.replays):
             self._pending.stream_dropped(replay, at_us)

@@ -11,8 +11,8 @@ A query is PENDING until the first batch that has its epoch begins. It is CATCHI
 (:mod:`braid.sources.core.replays`), until each has joined the stream that it replays. It is DRAINING from the accepted
 deletion on, RETIRED once it has drained (or was deleted when there was nothing to drain). From an accepted pause on it
 is PAUSED: it drains in the same way, and then it has no slot. Resumed, it waits until it has drained, and begins a new
-*deployment*, with a slot and an epoch; ``deployments`` has the earlier ones. It may become FAILED whenever it has a
-slot. Only
+*deployment*, with a slot and an epoch; ``deployments`` has the earlier ones. It is FINISHED once all its streams have
+ended and all rows are there. It may become FAILED whenever it has a slot. Only
 :mod:`braid.session.state.session_state` and :mod:`braid.session.state.lifecycle` call the methods that change a record.
 """
 
@@ -30,15 +30,17 @@ from braid.session.state.times import rfc3339
 from braid.sources.core.names import composed
 from braid.sources.core.replays import is_replay
 
-PENDING, CATCHING_UP, RUNNING, PAUSED, DRAINING, RETIRED, FAILED = STATES = (
+PENDING, CATCHING_UP, RUNNING, PAUSED, DRAINING, RETIRED, FINISHED, FAILED = STATES = (
     "PENDING",
     "CATCHING_UP",
     "RUNNING",
     "PAUSED",
     "DRAINING",
     "RETIRED",
+    "FINISHED",
     "FAILED",
 )
+FINAL_STATES = RETIRED, FINISHED, FAILED
 
 Times = dict[str, int | None]
 
@@ -54,7 +56,7 @@ class QueryRecord:
     which it had drained. All of this is of its current or last deployment; ``is_ending`` says that this one is to end
     or has ended, ``requested_us`` since when it was waited for (None: since the query was created). ``replaces`` and
     ``replaced_by`` are ids of queries. ``start`` is where it was asked to start; of a stream in ``sees_after`` it sees
-    nothing up to an event time.
+    nothing up to an event time. ``joined`` says where its replays have joined their streams, by the names of these.
 
     Many records share equal values (names of streams, labels, times): nobody may change them in place.
     ``head_segment`` is where :mod:`braid.session.log.snapshot` keeps the head, None before it does.
@@ -96,6 +98,7 @@ class QueryRecord:
     is_alone: bool = False
     requested_us: int | None = None
     resumed_us: int | None = None
+    joined: dict[str, Any] | None = None
     deployments: tuple[Deployment, ...] = ()
     replaced_by: str | None = None
     head_segment: int | None = field(default=None, repr=False, compare=False)
@@ -107,8 +110,8 @@ class QueryRecord:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it is RETIRED or FAILED."""
-        return self.state in (RETIRED, FAILED)
+        """Whether it is RETIRED, FINISHED or FAILED."""
+        return self.state in FINAL_STATES
 
     @property
     def is_wanted(self) -> bool:
@@ -208,6 +211,10 @@ class QueryRecord:
         """Note that no further row will ever come."""
         self.state, self.finished_us = RETIRED, at_us
 
+    def finish(self, at_us: int) -> None:
+        """Note that all its streams have ended, and all rows are there."""
+        self.state, self.finished_us = FINISHED, at_us
+
     def fail(self, error: str, at_us: int, seq: int) -> None:
         """Note that its evaluation failed."""
         self.state, self.error, self.finished_us, self.last_seq = FAILED, error, at_us, seq
@@ -230,7 +237,7 @@ class QueryRecord:
             "state": self.state,
             "start": self.start,
             "progress": None,
-            "joined": None,
+            "joined": self.joined,
             "slot": None if is_free else self.slot,
             "epoch": self.epoch,
             "active_from": self._named(self.active_from),

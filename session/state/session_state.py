@@ -49,6 +49,7 @@ from braid.session.state.requests import (
     TableCreated,
     TableDropped,
     TableRefreshed,
+    WatermarkRaised,
 )
 from braid.session.state.slots import SlotTable
 from braid.sources.core.errors import CorruptData
@@ -125,6 +126,9 @@ class SessionState:
                 case StreamDropped(stream):
                     self.catalog.remove(stream)
                     self.pending.stream_dropped(stream, at_us)
+                case WatermarkRaised(stream, watermark):
+                    self.catalog.raise_watermark(stream, watermark)
+                    self.pending.watermark_raised(stream, watermark, at_us)
                 case TableCreated(table):
                     self.catalog.add_table(TableState(table))
                     self.next_table = max(self.next_table, number_of(table.id) + 1)
@@ -225,6 +229,13 @@ class SessionState:
         if joined:
             for query in self.active.queries:
                 self.lifecycle.catch_up(query)
+        ended = {stream_id for stream_id in record["fired"] if self.catalog.has_ended(stream_id)}
+        newly_ended = ended.intersection(risen)
+        came = {query.id for _, query in changes if query is not None}
+        if newly_ended or (ended and came):
+            for query in self.active.queries:
+                if query.id in came or not newly_ended.isdisjoint(query.query.streams):
+                    self.lifecycle.finish(query, committed_us, seq)
         self.active_epoch, self.applied_seq = epoch, seq
         return changes
 

@@ -90,6 +90,9 @@ class FlightConnector(WatchedConnector):
         self._columns: MatchedColumns | None = None
         self._checked = False
 
+    def bounds(self) -> None:
+        """Return None: there are none."""
+
     def oldest(self) -> dict[str, int]:
         """Return the oldest tuple that the server keeps of each partition."""
         return {partition: extent.start for partition, extent in self._watch.extents().items()}

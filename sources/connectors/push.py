@@ -339,6 +339,9 @@ class PushConnector:
         self._end = end or 0
         return {PARTITION: Extent(0, self._end)}
 
+    def bounds(self) -> None:
+        """Return None: there are none."""
+
     def oldest(self) -> dict[str, int]:
         """Return the first offset of the first segment that is kept."""
         return {PARTITION: next(iter(list_segments(self._folder)), 0)}

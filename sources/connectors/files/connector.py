@@ -53,6 +53,10 @@ class FileConnector:
         self._index.follow()
         return {PARTITION: Extent(0, self._index.end)}
 
+    def bounds(self) -> dict[str, int] | None:
+        """Return the end of the last file, once the stream is bounded and all its files are in the index."""
+        return {PARTITION: self._index.end} if self._options.bounded and self._index.is_closed else None
+
     def oldest(self) -> dict[str, int]:
         """Return the first record of the first file."""
         return {PARTITION: 0}

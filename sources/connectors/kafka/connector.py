@@ -71,6 +71,10 @@ class KafkaConnector(WatchedConnector):
         self._consumer: Any = None
         self._position: tuple[str, int] | None = None
 
+    def bounds(self) -> Mapping[str, int] | None:
+        """Return where each partition ends, once the stream is bounded and brokers have said where."""
+        return self._topic.bounds
+
     def oldest(self) -> dict[str, int]:
         """Return the oldest message that the brokers keep of each partition."""
         return {str(number): offset for number, offset in self._topic.oldest.items()}
