@@ -17,7 +17,7 @@ from braid.session.access.principal import ADMIN, ANYONE, Principal
 from braid.session.commands.catching_up import describe_progress
 from braid.session.log.archive import Archive
 from braid.session.state.applied_epoch import SlotChange
-from braid.session.state.query_record import CATCHING_UP, DRAINING, PENDING, RETIRED, STATES, QueryRecord
+from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
 from braid.session.state.query_table import number_of
 from braid.session.state.session_state import SessionState
 from braid.session.upkeep.deliveries import SinkDeliveries
@@ -164,10 +164,10 @@ class QueryLookup:
         return self.by_id(query_id).tenant
 
     def is_pending(self, query_id: str) -> bool:
-        """Whether a query, which must exist or have existed, waits for its first batch or catches up; reads no file."""
+        """Whether a query, which must exist or have existed, waits for its first batch; reads no file."""
         with self._lock:
             record = self._state.queries.find(query_id)
-            return record is not None and record.state in (PENDING, CATCHING_UP)
+            return record is not None and record.state == PENDING
 
     def count_by_state(self) -> dict[str, int]:
         """Return how many queries are in each state."""

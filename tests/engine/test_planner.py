@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from braid.engine.data_layout import BATCHES, CHANGELOGS, PLANS, PlannedBatch, r
 from braid.engine.planning.offsets import Offset
 from braid.engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner
 from braid.engine.planning.positions import begins_of, skipped_of
+from braid.operators.event_times import ENDED
 from braid.operators.live_queries import LiveQueries
 from braid.sources.connectors.connector import Chunk, Extent, GappedExtent
 from braid.sources.connectors.generator import DATASETS
@@ -23,9 +25,11 @@ from braid.sources.connectors.kafka.formats import REGISTRY
 from braid.sources.core.confinement import Confinement
 from braid.sources.core.outgoing import Outgoing
 from braid.sources.core.record_log import RecordLog
+from braid.sources.core.replays import replay_of
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
 from braid.sources.core.watermark_options import WatermarkOptions
+from tests.kit.waiting import wait_until
 from tests.operators.pipeline import aggregation, changelog
 
 SECOND = 10**6
@@ -283,6 +287,12 @@ class Kept:
     def __init__(self, extent: Extent) -> None:
         self.extent = extent
 
+    def bounds(self) -> None:
+        return None
+
+    def oldest(self) -> dict[str, int]:
+        return {}
+
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
         return {"0": self.extent}
 
@@ -505,3 +515,69 @@ def test_windows_that_wait_to_be_fired_make_batches_that_read_nothing_more_of_th
     folder.commit(third, **reached, fired={"a": 900, "b": 900}, fire_to={})
     fourth = planner.latest(third, 9 * SECOND)
     assert (fourth.fire_to, fourth.streams["a"] != third.streams["a"]) == ({}, True)
+
+
+def files(folder: Folder, name: str = "f") -> StreamDefinition:
+    """Return a bounded stream over a folder with ten records."""
+    path = Path(folder.storage.uri) / "files"
+    path.mkdir(exist_ok=True)
+    lines = [f'{{"user_id": {n}, "gem_pack": 1, "price": 1.0, "time": "2026-01-01T00:00:0{n}Z"}}' for n in range(10)]
+    (path / "a.json").write_text("\n".join(lines))
+    os.utime(path / "a.json", (1, 1))  # so that it is complete at the first look
+    options = {"path": str(path), "bounded": "true"}
+    return StreamDefinition(name, name, StreamSchema(DATASETS["purchases"], "time", 0), "file", "json", options)
+
+
+def planned_when(planner: Planner, start: Offset, holds: Callable[[Offset], bool]) -> Offset:
+    """Plan until the planner, whose connectors look by threads of their own, says what is waited for."""
+    planned: list[Offset] = []
+
+    def looked() -> bool:
+        planned.append(planner.latest(start, SECOND))
+        return holds(planned[-1])
+
+    wait_until(looked, 30, "the planner plans the batch")
+    return planned[-1]
+
+
+def test_a_folder_is_not_read_before_its_first_query_and_ends_after_its_last_record(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "data")
+    Confinement().write(folder.storage)
+    definition = files(Folder(tmp_path))
+    folder.log(definition)
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    assert first.streams == {}
+    folder.commit(first)
+    folder.log(reading="f")
+    second = planned_when(planner, first, lambda offset: offset.streams.get("f") == {"0": 10})
+    assert (second.begins, second.raised) == ({"f": {"0": 0}}, {})
+    folder.commit(second)
+    third = planned_when(planner, second, lambda offset: offset is not second)
+    assert third.raised == {"f": ENDED}
+    folder.commit(third, watermarks={"f": ENDED}, fired={"f": ENDED})
+    replay = replay_of(definition, "q-9")
+    folder.log(replay, reading=replay.id)
+    fourth = planned_when(planner, third, lambda offset: offset.streams.get(replay.id) == {"0": 10})
+    assert (fourth.begins[replay.id], fourth.joined) == ({"0": 0}, {})
+    assert {span.stream for span in fourth.spans} == {replay.id}
+    folder.commit(fourth, watermarks={"f": ENDED}, fired={"f": ENDED})
+    fifth = planned_when(planner, fourth, lambda offset: offset is not fourth)
+    assert fifth.joined == {replay.id: "f"}, "that it has joined makes a batch"
+    assert fifth.spans == []
+
+
+def test_a_watermark_set_from_outside_counts_once_all_is_read_that_was_there(folder: Folder) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    planner._budget.tuples = 100
+    number = folder.changelogs.latest() + 1
+    folder.changelogs.append(number, {**changelog(number), "raised": {"a": 50 * SECOND}})
+    offset, raised = Offset(), []
+    while not raised or not raised[-1]:
+        offset = folder.latest(planner, offset, SECOND + len(raised))
+        raised.append(offset.raised)
+        folder.commit(offset)
+    assert len(raised) > 2, "read in several batches"
+    assert raised[-1] == {"a": 50 * SECOND}
+    assert offset.streams["a"]["0"] >= RATE
