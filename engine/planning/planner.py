@@ -39,9 +39,9 @@ from braid.engine.planning.positions import (
     tuples_of,
 )
 from braid.engine.planning.processing_clock import ProcessingClock
+from braid.engine.planning.raised_watermarks import ADVANCE_US, RaisedWatermarks, advanced
 from braid.engine.planning.replaying import DEFAULT_SHARE, ReplayBudget, held_back, joined_replays, replayed_extents
 from braid.operators.epoch_state import EpochChange, EpochState
-from braid.operators.event_times import ENDED
 from braid.operators.queries import query_from_json
 from braid.sources.connectors.connector import Connector, Extent
 from braid.sources.connectors.registry import open_for_planner
@@ -97,8 +97,7 @@ class Planner:
         self._problems: dict[str, str] = {}
         self._told_problems: dict[str, str] | None = None
         self._heartbeat_due = 0.0
-        # watermarks that were set from outside, with the ends of their streams then
-        self._raises: dict[str, tuple[int, dict[str, int]]] = {}
+        self._raised = RaisedWatermarks()
 
     def latest(self, start: Offset, now_us: int) -> Offset:
         """Return the offset at which the next batch ends, or ``start`` when there is nothing to do yet."""
@@ -118,7 +117,16 @@ class Planner:
         idle = self._idle(begins, available)
         fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
         joined = joined_replays(begins)
-        raised = self._raised(begins, available, record["watermarks"])
+        bounds = {
+            stream: self._connectors[stream].bounds()
+            for stream, extents in available.items()
+            if extents and not is_replay(stream)
+        }
+        raised = self._raised.raised(
+            self._state.raised, begins, ends_of(begins, available), bounds, record["watermarks"]
+        )
+        if now_us - start.planned_us >= ADVANCE_US:
+            raised |= advanced(self._state.streams, start.idle, self._start.ends, record, now_us)
         streams = self._bounded(begins, available, fire_to, joined)
         own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
         tuples = tuples_between(begins, own)
@@ -234,30 +242,6 @@ class Planner:
         if problem is not None:
             self._problems[stream] = problem
         return extents
-
-    def _raised(
-        self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], watermarks: Mapping[str, int | None]
-    ) -> dict[str, int]:
-        """Return the watermarks that the next batch raises: set from outside, and of streams that have ended.
-
-        Both count once all is read that was there when the planner learnt of them.
-        """
-        raised = {}
-        for stream, ends in ends_of({s: b for s, b in begins.items() if not is_replay(s)}, available).items():
-            watermark = self._state.raised.get(stream)
-            if watermark is not None:
-                told, ends_then = self._raises.get(stream, (None, ends))
-                self._raises[stream] = watermark, ends if told != watermark else ends_then
-                ends_then = self._raises[stream][1]
-                if any(place < ends_then.get(partition, 0) for partition, place in begins[stream].items()):
-                    watermark = None
-            bounds = self._connectors[stream].bounds() if available[stream] else None
-            if bounds is not None and all(begins[stream].get(p, 0) >= end for p, end in bounds.items()):
-                watermark = ENDED
-            reached = watermarks.get(stream)
-            if watermark is not None and (reached is None or reached < watermark):
-                raised[stream] = watermark
-        return raised
 
     def _is_resting(self, stream: str) -> bool:
         return stream in self._rests and time.monotonic() < self._rests[stream].until

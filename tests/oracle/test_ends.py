@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,23 @@ def test_a_stream_that_is_ended_finishes_its_queries_with_all_their_rows(api: Ap
     (late,) = api.create_queries([{"sql": texts[0], "start": "earliest"}])
     api.wait_state(late["id"], "FINISHED")
     assert rows_of(api, late["id"]) == rows_of(api, tumbling), "what has ended can be asked still"
+
+
+def test_the_watermark_of_a_silent_stream_follows_the_clock_where_it_shall(api: Api) -> None:
+    names = {on_idle: f"taps_{on_idle}_{uuid.uuid4().hex[:8]}" for on_idle in ("advance", "wait")}
+    for on_idle, name in names.items():
+        api.create_stream(
+            f"CREATE STREAM {name} (k INT, t TIMESTAMP LATENESS INTERVAL '1' SECOND) WITH (connector = 'push',"
+            f" format = 'json', idle_timeout = '500 ms', on_idle = '{on_idle}')"
+        )
+    text = "SELECT k, COUNT(*) AS n FROM {} [RANGE 1 SECOND] GROUP BY k"
+    advancing, waiting = (q["id"] for q in api.create_queries([{"sql": text.format(name)} for name in names.values()]))
+    row = {"k": 1, "t": datetime.now(UTC).isoformat()}
+    for name in names.values():
+        api.push(name, "application/json", json.dumps([row]).encode())
+    wait_until(lambda: len(api.page(advancing)["rows"]) == 1, 60, "the window ends though nothing more comes")
+    wait_until(lambda: api.stream(names["wait"])["idle"], 60, "the other stream is idle")
+    assert api.page(waiting)["rows"] == []
 
 
 @pytest.mark.parametrize(
