@@ -24,10 +24,10 @@ def describe_progress(record: QueryRecord, catalog: Catalog) -> dict[str, Any] |
 def _progress(replay: StreamState, origin: StreamState) -> dict[str, Any]:
     """Return how many tuples a replay has read, how many are left until it joins, and how long that will take.
 
-    What is left is counted in offsets; None where it is not known.
+    What is left is counted in offsets; None where it is not known. ``error`` says why it cannot go on.
     """
     read = replay.tuples + replay.malformed
-    done = {"read": read, "clock": rfc3339(replay.clock)}
+    done = {"read": read, "clock": rfc3339(replay.clock), "error": replay.error or origin.unavailable}
     if replay.joined is not None:
         return {**done, "left": 0, "fraction": 1.0, "seconds_left": 0.0}
     if not origin.offsets or not replay.offsets:
