@@ -12,6 +12,7 @@ An example::
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ MEDIA_TYPES = {
 }
 # an empty page that comes back faster than this was not long-polled; do not spin on it
 _SHORTEST_POLL_SECONDS = 0.05
+_ID = re.compile(r"q-\d+", re.ASCII)
 
 Events = bytes | str | Iterable[Mapping[str, Any]]
 
@@ -85,6 +87,8 @@ class BraidClient(Transport):
 
     Services with access control need an `api_key`. A `key` is sent as `Idempotency-Key`: the same call with the same
     key is safe to repeat.
+
+    A `query_id` is the id of a query or its name: that of the newest query that has or had it.
 
     Numbers that are not whole are floats, which may lose digits of a DECIMAL. With `parse_float=decimal.Decimal` they
     are Decimals with the digits that the service sent, DOUBLEs, too: JSON does not tell these apart.
@@ -221,10 +225,10 @@ class BraidClient(Transport):
         call: Object = {"query": {"wait": wait}, "key": key, "wait": wait}
         return self._object("POST", f"/queries/{segment(query_id)}/resume", **call)
 
-    def delete_query(self, query_id: str, drain: bool = True) -> None:
+    def delete_query(self, query_id: str, drain: bool = True) -> Object:
         """Retire a query; `drain` still lets windows that are complete come out. Harmless to repeat."""
         query = {"drain": "true" if drain else "false"}
-        self._send("DELETE", f"/queries/{segment(query_id)}", query=query)
+        return self._object("DELETE", f"/queries/{segment(query_id)}", query=query)
 
     def retire_queries(self, query_ids: Iterable[str], drain: bool = True, key: str | None = None) -> list[Object]:
         """Retire many queries with one request, none when one of them is unknown. Harmless to repeat."""
@@ -275,9 +279,12 @@ class BraidClient(Transport):
     ) -> Iterator[ResultPage]:
         """Yield pages as they come; each page's cursor is where to go on after it was handled.
 
-        Ends at the `end` of the results or after `max_rows` rows. Raises :class:`BraidQueryFailed` when the
+        The query is the one that has the name when this begins. Ends at the `end` of the results or after `max_rows`
+        rows. Raises :class:`BraidQueryFailed` when the
         query is FAILED and all it gave is read, because such a query never reaches its `end`.
         """
+        if not _ID.fullmatch(query_id):
+            query_id = str(self.query(query_id)["id"])
         rows_left, failure = max_rows, None
         while rows_left is None or rows_left > 0:
             began = time.monotonic()

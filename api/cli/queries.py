@@ -11,10 +11,9 @@ import click
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, wait_option, with_client
 from braid.api.cli.output import print_json, print_list
 from braid.api.cli.plan import print_plan
-from braid.api.client import BraidClient, BraidRefused
+from braid.api.client import BraidClient
 
 STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FINISHED", "FAILED")
-ENDED = ("RETIRED", "FINISHED", "FAILED")
 
 
 @click.command(
@@ -59,9 +58,7 @@ def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool) -> Non
         (braid.drop_stream if kind == "stream" else braid.drop_table)(name)
         click.echo(f"dropped the {kind} {name}")
         return
-    query_id = find_query(braid, name)["id"]
-    braid.delete_query(query_id, drain=not no_drain)
-    click.echo(f"query {query_id} is {braid.query(query_id).get('state')}")
+    _announce(braid.delete_query(name, drain=not no_drain), "", as_json=False)
 
 
 @click.command(
@@ -86,7 +83,7 @@ def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait:
     """
     # under one key, asking again gives the query that was registered, not a second one
     key = str(uuid.uuid4())
-    query = braid.replace_query(find_query(braid, id_or_name)["id"], sql, drain=not no_drain, wait=wait, key=key)
+    query = braid.replace_query(id_or_name, sql, drain=not no_drain, wait=wait, key=key)
     _announce(query, f"; it replaces {query['replaces']}", as_json)
 
 
@@ -100,7 +97,7 @@ def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait:
 @with_client
 def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
     """Have the query ID_OR_NAME see no tuples until it is resumed; it keeps its rows, cursors and sink."""
-    _announce(braid.pause_query(find_query(braid, id_or_name)["id"]), "", as_json)
+    _announce(braid.pause_query(id_or_name), "", as_json)
 
 
 @click.command(
@@ -114,7 +111,7 @@ def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
 @with_client
 def resume(braid: BraidClient, id_or_name: str, wait: float, as_json: bool) -> None:
     """Run the paused query ID_OR_NAME again; it sees no tuple of the time in between."""
-    _announce(braid.resume_query(find_query(braid, id_or_name)["id"], wait=wait), "", as_json)
+    _announce(braid.resume_query(id_or_name, wait=wait), "", as_json)
 
 
 def _announce(query: Mapping[str, Any], addition: str, as_json: bool) -> None:
@@ -128,57 +125,41 @@ def _announce(query: Mapping[str, Any], addition: str, as_json: bool) -> None:
     short_help="Show how a query runs and shares.",
     cls=CliCommand,
     examples=(
-        "braid explain q-17",
+        "braid explain revenue",
         "braid explain q-17 --format dot | dot -Tsvg > plan.svg",
         'braid explain "SELECT user_id, price FROM purchases WHERE price > 5"',
     ),
 )
-@click.argument("sql_or_id", type=SQL)
+@click.argument("sql_or_query", type=SQL)
 @click.option("--format", "form", type=click.Choice(["text", "dot"]), default="text", show_default=True)
 @json_option
 @with_client
-def explain(braid: BraidClient, sql_or_id: str, form: str, as_json: bool) -> None:
-    """Show how a query runs and with whom it shares, or how an SQL text would; it is not registered."""
-    words = sql_or_id.split()
+def explain(braid: BraidClient, sql_or_query: str, form: str, as_json: bool) -> None:
+    """Show how a query, given by its id or name, runs and with whom it shares; or how an SQL text would.
+
+    An SQL text is not registered.
+    """
+    words = sql_or_query.split()
     if len(words) == 1:
-        query_id = find_query(braid, words[0])["id"]
         if form == "dot":
-            click.echo(braid.plan_dot(query_id).rstrip("\n"))
+            click.echo(braid.plan_dot(words[0]).rstrip("\n"))
             return
-        graph = braid.plan(query_id)
+        graph = braid.plan(words[0])
         if as_json:
             print_json([graph])
         else:
             print_plan(graph)
         return
     if form == "dot":
-        raise click.UsageError("--format dot needs the id of a registered query, got an SQL text.")
+        raise click.UsageError("--format dot needs the id or name of a registered query, got an SQL text.")
     # cut, not joined from the words: positions in a refusal count in the text that is sent
-    text = sql_or_id.lstrip()
+    text = sql_or_query.lstrip()
     outcome = braid.validate(text[len("explain") :].lstrip() if words[0].lower() == "explain" else text)
     if as_json:
         print_json([outcome])
         return
     plan = outcome.get("plan")
     print_plan({**{name: value for name, value in outcome.items() if name != "plan"}, **plan} if plan else outcome)
-
-
-def find_query(braid: BraidClient, id_or_name: str) -> dict[str, Any]:
-    """Read the query with this id, else the only one with this name, those first that are not ending."""
-    try:
-        return braid.query(id_or_name)
-    except BraidRefused as refused:
-        if refused.status != 404:
-            raise
-        matches = [query for query in braid.queries() if query.get("name") == id_or_name]
-        for ended in (("DRAINING", *ENDED), ENDED):  # a name is free once its query drains
-            matches = [query for query in matches if query.get("state") not in ended] or matches
-        if not matches:
-            raise
-    if len(matches) > 1:
-        ids = ", ".join(str(query["id"]) for query in matches)
-        raise click.UsageError(f"{len(matches)} queries are named {id_or_name!r}: give the id, one of {ids}.")
-    return matches[0]
 
 
 def readable(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ import click
 from braid.api.cli.catching_up import catching_up
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, sink_value, wait_option, with_client
 from braid.api.cli.output import RowWriter, print_json
-from braid.api.cli.queries import find_query
 from braid.api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
 
 _RETIRE_SECONDS = 10.0
@@ -94,12 +93,12 @@ def query(
     short_help="Print the rows of a query.",
     cls=CliCommand,
     examples=(
-        "braid results q-17",
+        "braid results revenue",
         "braid results q-17 --follow --json > rows.ndjson",
         "braid results q-17 --after CURSOR --limit 100",
     ),
 )
-@click.argument("query_id", metavar="ID", type=NAME)
+@click.argument("query_id", metavar="ID_OR_NAME", type=NAME)
 @click.option("--after", metavar="CURSOR", help="Start after this cursor, which the last call printed.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N rows.")
 @click.option("--follow", is_flag=True, help="Wait for more rows until the query is retired.")
@@ -108,8 +107,8 @@ def query(
 def results(
     braid: BraidClient, query_id: str, after: str | None, limit: int | None, follow: bool, as_json: bool
 ) -> None:
-    """Print the rows of the query with this ID (or name), and the cursor to go on after them."""
-    query_id = find_query(braid, query_id)["id"]
+    """Print the rows of the query ID_OR_NAME, and the cursor to go on after them."""
+    query_id = str(braid.query(query_id)["id"])  # cursors are of one query, and another may get the name
     writer = RowWriter(as_json)
     cursor, end = after, False
     with interruptible():

@@ -12,7 +12,7 @@ from braid.api.batch_notifier import settled
 from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from braid.api.routes import documents
 from braid.api.routes.access import WriterDep
-from braid.api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body, no_body
+from braid.api.routes.documents import QUERY_SCHEMA, Drain, IdOrName, Wait, answers, json_body, no_body
 from braid.api.routes.queries import created, fields_of, once_running
 from braid.api.service import Service, ServiceDep
 from braid.session.access.tenant_session import TenantSession
@@ -42,7 +42,7 @@ router = APIRouter(tags=["queries"])
     openapi_extra=json_body(QUERY_SCHEMA, {"sql": documents.SELECT}),
 )
 async def replace_query(
-    id: str, request: Request, service: ServiceDep, caller: WriterDep, drain: Drain = True, wait: Wait = 0.0
+    id: IdOrName, request: Request, service: ServiceDep, caller: WriterDep, drain: Drain = True, wait: Wait = 0.0
 ) -> Response:
     """Put a new query in the place of one: it sees exactly the tuples that the old one, which retires, does not.
 
@@ -65,7 +65,7 @@ async def replace_query(
     responses=answers(202, "The query pauses.", documents.QUERY | {"state": "PAUSED"}, 400, 404, 409, 410, 422, 503),
     openapi_extra=no_body(),
 )
-async def pause_query(id: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
+async def pause_query(id: IdOrName, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
     """Pause a query: windows that are complete still come, then it holds no slot. Repeating it is harmless."""
     return await _pause_or_resume(service, caller, request, id, partial(caller.begin_pause, id))
 
@@ -76,18 +76,20 @@ async def pause_query(id: str, request: Request, service: ServiceDep, caller: Wr
     responses=answers(202, "The query goes on.", documents.QUERY | {"state": "PENDING"}, 400, 404, 409, 410, 422, 503),
     openapi_extra=no_body(),
 )
-async def resume_query(id: str, request: Request, service: ServiceDep, caller: WriterDep, wait: Wait = 0.0) -> Response:
+async def resume_query(
+    id: IdOrName, request: Request, service: ServiceDep, caller: WriterDep, wait: Wait = 0.0
+) -> Response:
     """Run a paused query again, once it has drained; it sees no tuple of the time in between. Harmless to repeat."""
     response = await _pause_or_resume(service, caller, request, id, partial(caller.begin_resume, id))
     return await once_running(service, caller, response, wait)
 
 
 async def _pause_or_resume(
-    service: Service, caller: TenantSession, request: Request, query_id: str, begin: Callable[..., Started]
+    service: Service, caller: TenantSession, request: Request, id_or_name: str, begin: Callable[..., Started]
 ) -> Response:
     if idempotency_key(request) is None:
         service.check_running()
-        is_over = not service.session.lookup.is_in_memory(query_id)
+        is_over = not caller.is_in_memory(id_or_name)
         return response_of(outcome(202, (await settled(begin, reads_files=is_over))[0]))
     return await answer_once(service, caller, request, b"", lambda: outcome(202, begin().wait()[0]))
 

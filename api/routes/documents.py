@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Path, Query
 from fastapi.openapi.utils import get_openapi
 from pydantic import AfterValidator
 
@@ -283,6 +283,10 @@ MAX_ROWS = 100_000
 LONGEST_WAIT_SECONDS = 60.0
 
 
+IdOrName = Annotated[
+    str,
+    Path(description="The id of a query, or its name: that of the newest query of your tenant that has or had it."),
+]
 Limit = Annotated[
     int,
     Query(ge=1, description=f"Most rows of one answer; more than {MAX_ROWS} counts as {MAX_ROWS}."),

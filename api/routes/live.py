@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 
 from braid.api.batch_notifier import POLL_SECONDS
 from braid.api.routes.access import ReaderDep
-from braid.api.routes.documents import After, refused
+from braid.api.routes.documents import After, IdOrName, refused
 from braid.api.routes.results import deployed_query, is_end, news_for
 from braid.api.service import Service, ServiceDep
 from braid.router.cursor import decode_cursor
@@ -45,7 +45,7 @@ MEDIA_TYPE = "text/event-stream"
     },
 )
 async def stream_results(
-    id: str,
+    id: IdOrName,
     request: Request,
     service: ServiceDep,
     caller: ReaderDep,
@@ -57,7 +57,7 @@ async def stream_results(
 ) -> StreamingResponse:
     """Follow the rows of a query as server-sent events, from a cursor, from the last rows or from the beginning."""
     cursor = last_event_id or after
-    deployed = await deployed_query(service, caller, id)
+    deployed = await deployed_query(caller, id)
     if cursor is not None:
         decode_cursor(cursor, deployed.id)
     elif tail is not None:
@@ -95,14 +95,14 @@ async def events(
                 if service.notifier.stopping or await request.is_disconnected():
                     return
                 await asyncio.sleep(min(seconds, POLL_SECONDS))
-            deployed = await deployed_query(service, caller, query_id)
+            deployed = await deployed_query(caller, query_id)
             if not page.has_more and deployed.state != FAILED:
                 deadline = time.monotonic() + KEEP_ALIVE_SECONDS
                 if not await news_for(service, caller, deployed, page.cursor, deadline, request):
                     if service.notifier.stopping or await request.is_disconnected():
                         return
                     yield KEEP_ALIVE
-                deployed = await deployed_query(service, caller, query_id)
+                deployed = await deployed_query(caller, query_id)
             was_last_page = not page.has_more
             page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS), PIECE_BYTES)
             if deployed.state == FAILED and was_last_page and not page.table.num_rows:

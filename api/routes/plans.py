@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Query, Response
 
 from braid.api.routes.access import AdminDep, ReaderDep
-from braid.api.routes.documents import Json, answers
+from braid.api.routes.documents import IdOrName, Json, answers
 from braid.api.service import Service, ServiceDep
 from braid.optimizer.graph import to_dot
 from braid.sources.core.errors import TooLarge
@@ -96,7 +96,7 @@ def get_plan(caller: ReaderDep, service: ServiceDep, format: Form = "json") -> R
 @router.get(
     "/queries/{id}/plan", responses=_graph_responses("The query's part of the graph.", _GRAPH, 400, 404, 410, 413)
 )
-def get_query_plan(id: str, caller: ReaderDep, service: ServiceDep, format: Form = "json") -> Response:
+def get_query_plan(id: IdOrName, caller: ReaderDep, service: ServiceDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
     return _graph(caller.query_plan(id), format, service)
 

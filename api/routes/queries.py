@@ -14,7 +14,7 @@ from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_j
 from braid.api.http.planning import QUICK_BYTES
 from braid.api.routes import documents
 from braid.api.routes.access import ReaderDep, WriterDep
-from braid.api.routes.documents import QUERY_SCHEMA, Drain, Wait, answers, json_body
+from braid.api.routes.documents import QUERY_SCHEMA, Drain, IdOrName, Wait, answers, json_body
 from braid.api.service import Service, ServiceDep
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.query_lookup import MAX_LISTED
@@ -153,7 +153,7 @@ def list_queries(
 
 
 @router.get("/queries/{id}", responses=answers(200, "The query.", documents.QUERY, 404, 410))
-async def get_query(id: str, caller: ReaderDep) -> Response:
+async def get_query(id: IdOrName, caller: ReaderDep) -> Response:
     """Look at one query; also when it is RETIRED, until its retention has passed."""
     query = caller.query_in_memory(id) or await run_in_threadpool(caller.query, id)
     return Response(orjson.dumps(query), media_type="application/json")
@@ -164,10 +164,10 @@ async def get_query(id: str, caller: ReaderDep) -> Response:
     status_code=202,
     responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 409, 410, 503),
 )
-async def delete_query(id: str, service: ServiceDep, caller: WriterDep, drain: Drain = True) -> Response:
+async def delete_query(id: IdOrName, service: ServiceDep, caller: WriterDep, drain: Drain = True) -> Response:
     """Retire a query. Repeating it is harmless."""
     service.check_running()
-    is_over = not service.session.lookup.is_in_memory(id)
+    is_over = not caller.is_in_memory(id)
     queries = await settled(lambda wake: caller.begin_delete([id], drain, wake), reads_files=is_over)
     return response_of(outcome(202, queries[0]))
 

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from braid.api.batch_notifier import POLL_SECONDS
 from braid.api.routes import documents, rows
 from braid.api.routes.access import ReaderDep
-from braid.api.routes.documents import After, Limit, Wait, answers
+from braid.api.routes.documents import After, IdOrName, Limit, Wait, answers
 from braid.api.service import Service, ServiceDep
 from braid.router.cursor import CursorPosition, decode_cursor, encode_cursor
 from braid.router.delivery.refused_rows import RefusedRow
@@ -46,7 +46,7 @@ _EXAMPLES[200]["headers"] = {
 
 @router.get("/queries/{id}/results", responses=_EXAMPLES)
 async def read_results(
-    id: str,
+    id: IdOrName,
     request: Request,
     service: ServiceDep,
     caller: ReaderDep,
@@ -93,13 +93,13 @@ class ResultsAnswer:
     responses=answers(200, "Refused rows in order.", documents.REFUSED_ROWS, 400, 404, 410),
 )
 async def read_dead_letters(
-    id: str, service: ServiceDep, caller: ReaderDep, after: After = None, limit: Limit = 1000
+    id: IdOrName, service: ServiceDep, caller: ReaderDep, after: After = None, limit: Limit = 1000
 ) -> Response:
     """Read the rows that the query's sink refused for good.
 
     There may be fewer than `limit` though more follow: an answer ends early once it is large.
     """
-    query_id = (await deployed_query(service, caller, id)).id
+    query_id = (await deployed_query(caller, id)).id
     owner = f"{query_id}/dead-letters"
 
     def read() -> bytes:
@@ -123,17 +123,17 @@ def _letter(query_id: str, refused: RefusedRow) -> dict[str, Any]:
     }
 
 
-async def deployed_query(service: Service, caller: TenantSession, query_id: str) -> RunningQuery:
+async def deployed_query(caller: TenantSession, id_or_name: str) -> RunningQuery:
     """Return what a reader needs of a query, on a thread where a file must be read for it."""
-    if service.session.lookup.is_in_memory(query_id):
-        return caller.live_query(query_id)
-    return await run_in_threadpool(caller.live_query, query_id)
+    if caller.is_in_memory(id_or_name):
+        return caller.live_query(id_or_name)
+    return await run_in_threadpool(caller.live_query, id_or_name)
 
 
 async def next_answer(
     service: Service,
     caller: TenantSession,
-    query_id: str,
+    id_or_name: str,
     form: str,
     after: str | None,
     limit: int,
@@ -146,14 +146,15 @@ async def next_answer(
     client left or the service stops, there is none.
     """
     deadline = time.monotonic() + wait
+    deployed = await deployed_query(caller, id_or_name)
     while True:
-        deployed = await deployed_query(service, caller, query_id)
         answer = await service.on_reader(partial(_answer, service, form, deployed, after, limit))
         if answer.rows or answer.gap is not None or answer.end:
             return answer
         after = answer.cursor
         if not await news_for(service, caller, deployed, after, deadline, request):
             return answer
+        deployed = await deployed_query(caller, deployed.id)  # another query may have the name by now
 
 
 async def news_for(
@@ -167,7 +168,7 @@ async def news_for(
         remaining = deadline - time.monotonic()
         if remaining <= 0 or service.notifier.stopping:
             return False
-        query = await deployed_query(service, caller, deployed.id)
+        query = await deployed_query(caller, deployed.id)
         if query.state in (RETIRED, FINISHED) or service.results.has_news(query, after):
             return True
         await service.notifier.wait(min(remaining, POLL_SECONDS))

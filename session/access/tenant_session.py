@@ -1,6 +1,7 @@
 """The queries of a session as one principal may use them: within its tenant's quotas, and its tenant's only.
 
-A query of another tenant is not refused but unknown. Streams and tables are everybody's to use: sharing them is what
+Queries are named by id or name; names are those of the tenant's own queries. A query of another tenant is not refused
+but unknown. Streams and tables are everybody's to use: sharing them is what
 the service is for. Which rights a call needs its route says.
 """
 
@@ -18,7 +19,6 @@ from braid.session.commands.query_requests import PlannedQuery, QueryRequest, Re
 from braid.session.commands.writer import Started, Wake
 from braid.session.shared_session import SharedSession
 from braid.session.sql.statements import Select
-from braid.session.state.query_record import full_name
 from braid.session.state.requests import Outcome
 
 
@@ -110,19 +110,25 @@ class TenantSession:
 
     # queries that exist
 
-    def query(self, query_id: str) -> dict[str, Any]:
+    def query(self, id_or_name: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
-        return self.session.lookup.describe(self._visible(query_id))
+        return self.session.lookup.describe(self._id_of(id_or_name))
 
-    def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
+    def query_in_memory(self, id_or_name: str) -> dict[str, Any] | None:
         """Return a query as :meth:`query` does; None when a file must be read to know it, or it is unknown."""
-        query = self.session.lookup.describe_in_memory(query_id)
+        query_id = self.session.lookup.id_in_memory(id_or_name, self.principal.tenant)
+        query = None if query_id is None else self.session.lookup.describe_in_memory(query_id)
         return query if query is None or self.principal.sees(query["tenant"]) else None
 
-    def live_query(self, query_id: str) -> RunningQuery:
+    def is_in_memory(self, id_or_name: str) -> bool:
+        """Whether a query, which the principal may see or not, is found without reading a file."""
+        query_id = self.session.lookup.id_in_memory(id_or_name, self.principal.tenant)
+        return query_id is not None and self.session.lookup.is_in_memory(query_id)
+
+    def live_query(self, id_or_name: str) -> RunningQuery:
         """Return what a reader of the query's results needs, as of now; Unauthorized once the key is revoked."""
         self._check_key()
-        return self.session.lookup.deployed(self._visible(query_id))
+        return self.session.lookup.deployed(self._id_of(id_or_name))
 
     def list_queries(
         self,
@@ -135,9 +141,9 @@ class TenantSession:
         """Return a page of queries."""
         return self.session.lookup.page(state, label, limit, cursor, name, self.principal)
 
-    def query_plan(self, query_id: str) -> dict[str, Any]:
+    def query_plan(self, id_or_name: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""
-        return self._without_other_tenants(self.session.plans.of_query(self._visible(query_id)))
+        return self._without_other_tenants(self.session.plans.of_query(self._id_of(id_or_name)))
 
     def plan(self) -> dict[str, Any]:
         """Return the plan as a graph, without other tenants' queries and the operators that only they use.
@@ -168,18 +174,12 @@ class TenantSession:
 
     # which queries the principal sees
 
-    def _visible(self, query_id: str) -> str:
-        """Return the id of a query that the principal sees; UnknownObject for that of another."""
+    def _id_of(self, id_or_name: str) -> str:
+        """Return the id of a query that the principal sees; UnknownObject for that of another tenant."""
+        query_id = self.session.lookup.id_of(id_or_name, self.principal.tenant)
         if not self._sees_all and not self._sees(query_id):
             raise unknown_query(query_id)
         return query_id
-
-    def _id_of(self, id_or_name: str) -> str:
-        """Return the id of a query of the tenant by its id or name."""
-        if self.principal.tenant is None:
-            return id_or_name if self._sees_all else self._visible(id_or_name)
-        query_id = self.session.lookup.find_id(full_name(self.principal.tenant, id_or_name))
-        return self._visible(id_or_name) if query_id is None else query_id
 
     def _sees(self, query_id: str) -> bool:
         return self.principal.sees(self.session.lookup.tenant_of(query_id))

@@ -1,6 +1,7 @@
 """The queries of a session as clients look them up: by id and name, and in pages.
 
-Look-ups in the state take the lock for a moment each, those in the archive do not.
+Clients name a query by its id or its name. :meth:`QueryLookup.id_of` is the one place that tells which query that is;
+all else here takes ids. Look-ups in the state take the lock for a moment each, those in the archive do not.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from braid.session.access.principal import ADMIN, ANYONE, Principal
 from braid.session.commands.catching_up import describe_progress
 from braid.session.log.archive import Archive
 from braid.session.state.applied_epoch import SlotChange
-from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
+from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord, full_name
 from braid.session.state.query_table import number_of
 from braid.session.state.session_state import SessionState
 from braid.session.upkeep.deliveries import SinkDeliveries
@@ -108,11 +109,30 @@ class QueryLookup:
         """How many queries are not in a final state."""
         return self._state.queries.unfinished
 
-    def record(self, id_or_name: str) -> QueryRecord:
-        """Return a query by its id or its full name, finished or not; UnknownObject or Gone."""
+    def id_of(self, id_or_name: str, tenant: str | None = None) -> str:
+        """Return the id that a text names: an id is itself, a name that of the tenant's newest query of this name.
+
+        The newest may be finished: it is known until its retention has passed. Whether there is a query of an id is not
+        asked. UnknownObject for a name that no query has.
+        """
+        query_id = self.id_in_memory(id_or_name, tenant)
+        if query_id is not None:
+            return query_id
+        record = self._archive.find_name(full_name(tenant, id_or_name))
+        if record is None:
+            raise unknown_query(id_or_name)
+        return record.id
+
+    def id_in_memory(self, id_or_name: str, tenant: str | None = None) -> str | None:
+        """Return the same as :meth:`id_of`, and None where a file must be read to know it."""
+        if _is_id(id_or_name):  # no query has such a name
+            return id_or_name
         with self._lock:
-            record = self._state.queries.find(self._state.names.get(id_or_name, id_or_name))
-        return record or self._archive.find_name(id_or_name) or self._archived(id_or_name)
+            return self._state.names.get(full_name(tenant, id_or_name))
+
+    def record(self, id_or_name: str) -> QueryRecord:
+        """Return a query by its id, or by its name if it is nobody's; UnknownObject or Gone."""
+        return self.by_id(self.id_of(id_or_name))
 
     def by_id(self, query_id: str) -> QueryRecord:
         """Return a query, finished or not; UnknownObject or Gone."""
@@ -139,25 +159,16 @@ class QueryLookup:
             return query
         return {**query, "delivery": self._deliveries.describe(query["id"])}
 
-    def is_in_memory(self, id_or_name: str) -> bool:
+    def is_in_memory(self, query_id: str) -> bool:
         """Whether a query is found without reading a file."""
         with self._lock:
-            return self._state.queries.find(self._state.names.get(id_or_name, id_or_name)) is not None
+            return self._state.queries.find(query_id) is not None
 
     def deployed(self, query_id: str) -> RunningQuery:
         """Return what a reader of the query's results needs, as of now."""
         record = self.by_id(query_id)
         with self._lock:
             return RunningQuery.of(record)
-
-    def find_id(self, full_name: str) -> str | None:
-        """Return the id of the newest query with a full name, None when there is none."""
-        with self._lock:
-            query_id = self._state.names.get(full_name)
-        if query_id is not None:
-            return query_id
-        record = self._archive.find_name(full_name)
-        return None if record is None else record.id
 
     def tenant_of(self, query_id: str) -> str | None:
         """Return whose a query is."""
@@ -255,12 +266,11 @@ class QueryLookup:
 LONGEST_SHOWN = 200
 
 
-def unknown_query(query_id: str) -> UnknownObject:
+def unknown_query(id_or_name: str) -> UnknownObject:
     """Return the error for a query that is not there."""
-    advice = "GET /queries lists those that do."
-    if not _is_id(query_id):
-        advice = "It is known by its id, such as q-1, not by its name; GET /queries lists both."
-    return UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. {advice}")
+    return UnknownObject(
+        f"There must be a query with this id or name; got {id_or_name[:LONGEST_SHOWN]!r}. GET /queries lists all."
+    )
 
 
 def _number_of_entry(entry: tuple[int, Any]) -> int:

@@ -18,7 +18,6 @@ from braid.session.commands.writer import Started
 from braid.session.log.journal import Journal
 from braid.session.settings import Settings
 from braid.session.shared_session import SharedSession
-from braid.session.state.query_record import full_name
 from braid.sources.core.errors import (
     BraidError,
     Conflict,
@@ -742,6 +741,6 @@ def test_two_spellings_of_one_name_are_one_name(driver: Driver) -> None:
         driver.session.streams.create(create.format(other))
     assert driver.session.streams.describe(other)["name"] == one
     (query_id,) = driver.run(f"SELECT k FROM {other}", name=other)
-    assert driver.session.lookup.find_id(full_name(None, other)) == driver.session.lookup.find_id(one) == query_id
+    assert driver.session.lookup.id_of(other) == driver.session.lookup.id_of(one) == query_id
     with pytest.raises(Conflict):
         driver.run(f"SELECT k FROM {one}", name=one)

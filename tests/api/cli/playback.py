@@ -133,6 +133,11 @@ class Playback:
             self.changed.notify_all()
             return query
 
+    def id_of(self, id_or_name: str) -> str:
+        """Return the id of a query by its id, or the newest by its name; what no query has stays as it is."""
+        named = [query_id for query_id, query in self.queries.items() if query["name"] == id_or_name]
+        return named[-1] if named else id_or_name
+
     def wait_until(self, condition: Callable[[], object]) -> None:
         """Block until the condition holds; fail after a deadline."""
         with self.changed:
@@ -169,6 +174,7 @@ def build_app(service: Playback) -> FastAPI:
 
     @app.get("/queries/{query_id}/results")
     def results(query_id: str, after: int = 0, limit: int = 1000, wait: float = 0.0) -> Response:
+        query_id = service.id_of(query_id)
         with service.changed:
             if query_id not in service.queries:
                 return problem(404, "Not Found", f"There is no query {query_id!r}.")
@@ -185,6 +191,7 @@ def build_app(service: Playback) -> FastAPI:
 
     @app.get("/queries/{query_id}/plan")
     def plan(query_id: str, format: str = "json") -> Response:
+        query_id = service.id_of(query_id)
         if format == "dot":
             return Response(f"digraph {{ s1 -> {query_id} }}\n", media_type="text/vnd.graphviz")
         return answer(PLAN)
@@ -221,12 +228,14 @@ def build_app(service: Playback) -> FastAPI:
 
     @app.get("/queries/{query_id}")
     def read(query_id: str) -> Response:
+        query_id = service.id_of(query_id)
         if query_id not in service.queries:
             return problem(404, "Not Found", f"There is no query {query_id!r}.")
         return answer(service.queries[query_id])
 
     @app.delete("/queries/{query_id}")
     def retire(query_id: str) -> Response:
+        query_id = service.id_of(query_id)
         if query_id not in service.queries:
             return problem(404, "Not Found", f"There is no query {query_id!r}.")
         service.set_state(query_id, "RETIRED")

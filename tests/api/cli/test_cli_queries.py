@@ -42,23 +42,8 @@ def test_drop_retires_by_id_and_by_name(service: Playback, braid: Braid) -> None
     assert braid("drop", "q-2").stdout == "query q-2 is RETIRED\n"
     assert service.asked("DELETE", "/queries/q-2")[0].query == {"drain": "true"}
     assert braid("drop", "cheap", "--no-drain").stdout == "query q-1 is RETIRED\n"
-    assert service.asked("DELETE", "/queries/q-1")[0].query == {"drain": "false"}
-    # one of the two that share a name is retired, so the name is clear again
-    assert braid("drop", "twice").stdout == "query q-3 is RETIRED\n"
-
-
-def test_drop_does_not_guess_between_two_of_a_name(service: Playback, braid: Braid) -> None:
-    result = braid("drop", "twice")
-    assert result.exit_code == 2
-    assert "one of q-2, q-3" in result.stderr
-    assert all(query["state"] == "RUNNING" for query in service.queries.values())
-
-
-def test_a_name_is_that_of_the_query_that_is_not_ending(service: Playback, braid: Braid) -> None:
-    """As after `braid replace twice …`: the old query drains for a while under the same name."""
-    service.queries["q-2"]["state"] = "DRAINING"
-    assert braid("drop", "twice").stdout == "query q-3 is RETIRED\n"
-    assert braid("drop", "twice").stdout == "query q-2 is RETIRED\n"
+    assert service.asked("DELETE", "/queries/cheap")[0].query == {"drain": "false"}
+    assert braid("drop", "twice").stdout == "query q-3 is RETIRED\n", "the service says which query has a name"
 
 
 def test_drop_of_what_is_not_there_is_refused(braid: Braid) -> None:
@@ -112,5 +97,5 @@ def test_sql_prints_what_the_statement_gives(service: Playback, braid: Braid) ->
 
 def test_a_graph_without_nodes_and_edges_is_printed_as_it_is(service: Playback, braid: Braid) -> None:
     graph = {"nodes": {"operator": ["q-1"]}}
-    service.play(answer(service.queries["q-1"]), answer(graph))
+    service.play(answer(graph))
     assert json.loads(braid("explain", "q-1").stdout) == graph
