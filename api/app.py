@@ -21,6 +21,7 @@ from braid.api.routes import (
     changes,
     docs_page,
     documents,
+    infer,
     live,
     operation,
     plans,
@@ -33,7 +34,7 @@ from braid.api.routes import (
 from braid.api.routes.access import caller_of
 from braid.api.service import Service
 
-ROUTERS = (streams, tables, queries, changes, results, live, plans, sql, access, operation)
+ROUTERS = (streams, infer, tables, queries, changes, results, live, plans, sql, access, operation)
 OPEN_ROUTERS = (operation.probes, docs_page.router, page.router)
 """What answers without a key: it tells nothing of what is in the service."""
 CURSOR_HEADERS = ("Braid-Cursor", "Braid-End", "Location", "Retry-After")

@@ -37,6 +37,7 @@ from braid.api.transport import (
 __all__ = [
     "DEFAULT_URL",
     "MEDIA_TYPES",
+    "SAMPLE_TYPES",
     "BraidClient",
     "BraidError",
     "BraidQueryFailed",
@@ -52,6 +53,14 @@ MEDIA_TYPES = {
     "json": JSON,
     "arrow": "application/vnd.apache.arrow.stream",
 }
+SAMPLE_TYPES = {
+    "": "application/octet-stream",
+    "csv": "text/csv",
+    "ndjson": "application/x-ndjson",
+    "json": JSON,
+    "parquet": "application/vnd.apache.parquet",
+}
+_INFER_SECONDS = 30.0
 # an empty page that comes back faster than this was not long-polled; do not spin on it
 _SHORTEST_POLL_SECONDS = 0.05
 _ID = re.compile(r"q-\d+", re.ASCII)
@@ -97,6 +106,23 @@ class BraidClient(Transport):
     def create_stream(self, sql: str, key: str | None = None) -> Object:
         """Declare a stream with a CREATE STREAM statement."""
         return self._object("POST", "/streams", body={"sql": sql}, key=key)
+
+    def infer(self, sample: bytes | str, format: str = "", name: str | None = None, file: str | None = None) -> Object:
+        """Infer the CREATE STREAM statement that takes rows like these: `{"sql", "columns", "event_time", …}`.
+
+        `format` is one of csv, ndjson, json and parquet; without it, the service tells it by the bytes. The stream is
+        called `name`, or after the `file` that the sample is from.
+        """
+        if format not in SAMPLE_TYPES:
+            raise ValueError(f"format must be one of {', '.join(filter(None, SAMPLE_TYPES))}, got {format!r}")
+        content = sample.encode() if isinstance(sample, str) else sample
+        call: Object = {"content": content, "media_type": SAMPLE_TYPES[format], "query": {"name": name, "file": file}}
+        return self._object("POST", "/streams/infer", wait=_INFER_SECONDS, **call)
+
+    def infer_from(self, connector: str, options: Mapping[str, str], name: str | None = None) -> Object:
+        """Infer the statement of a stream that reads what the service finds there: a folder, or a Kafka topic."""
+        body = {"connector": connector, **options, **({} if name is None else {"name": name})}
+        return self._object("POST", "/streams/infer", body=body, wait=_INFER_SECONDS)
 
     def streams(self) -> list[Object]:
         """List the streams."""

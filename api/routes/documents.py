@@ -168,10 +168,12 @@ _PROBLEM: Json = {
 }
 
 
-def answers(status: int, description: str, example: Any, *refusals: int) -> dict[int | str, Json]:
+def answers(
+    status: int, description: str, example: Any, *refusals: int, schema: Json | None = None
+) -> dict[int | str, Json]:
     """Return the ``responses`` of a call: its good answer with an example, and the statuses of its refusals."""
-    success = {"description": description, "content": {JSON: {"example": example}}}
-    return {status: success, **refused(*refusals)}
+    content = {"example": example} if schema is None else {"schema": schema, "example": example}
+    return {status: {"description": description, "content": {JSON: content}}, **refused(*refusals)}
 
 
 def refused(*statuses: int) -> dict[int | str, Json]:

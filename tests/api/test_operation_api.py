@@ -273,6 +273,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
     calls = {(method.upper(), path) for path, operations in schema["paths"].items() for method in operations}
     assert calls == {
         ("POST", "/streams"),
+        ("POST", "/streams/infer"),
         ("GET", "/streams"),
         ("GET", "/streams/{name}"),
         ("DELETE", "/streams/{name}"),

@@ -28,6 +28,7 @@ COMMANDS = [
     "streams",
     "tables",
     "refresh",
+    "infer",
     "push",
     "sql",
     "tenants",

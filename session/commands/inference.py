@@ -1,0 +1,258 @@
+"""Inference: the CREATE STREAM statement that reads what a sample shows.
+
+The statement is one that the service accepts, and whose stream takes the rows of the sample. What was guessed is said
+in comments: a person reads them, changes what is wrong, and sends the statement.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from braid.session.commands.statements import read_create_stream
+from braid.session.sql.create_stream_text import DeclaredColumn, create_stream_text, interval_text, quoted_name
+from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
+from braid.sources.connectors.registry import CONNECTORS
+from braid.sources.core.confinement import OPEN, Confinement
+from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.names import name_key
+from braid.sources.core.schema import TIMESTAMP, VARCHAR
+from braid.sources.core.storage import Storage
+from braid.sources.core.watermark_options import HOUR, MAX_FUTURE, NONE, SECOND
+from braid.sources.inference.columns import Column, words_of
+from braid.sources.inference.event_time import EventTime, choose_event_time
+from braid.sources.inference.places import KAFKA, sample_place
+from braid.sources.inference.sample import CSV, JSON, MAX_WIDTH, PARQUET, Sample, sample_parquet, sample_texts
+
+PUSH = "push"
+TIMESTAMP_FORMAT = "timestamp.format"
+LONGEST_NAME = 100
+MESSAGE_TIME = "timestamp"
+_PUSHED_AS = {CSV: "csv", JSON: "json", PARQUET: "arrow"}
+_RESERVED = ("window_start", "window_end")
+_MAX_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class InferredStream:
+    """A statement, and what it says; ``to_json`` is the answer of POST /streams/infer."""
+
+    name: str
+    sql: str
+    columns: tuple[DeclaredColumn, ...]
+    left_out: tuple[tuple[str, str], ...]
+    event_time: str
+    candidates: tuple[str, ...]
+    lateness_us: int
+    source: Mapping[str, str]
+    rows: int
+    comments: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the body of the answer."""
+        options = {key: value for key, value in self.source.items() if key not in ("connector", "format")}
+        return {
+            "name": self.name,
+            "sql": self.sql,
+            "columns": [{"name": c.name, "type": str(c.type), "comment": c.comment or None} for c in self.columns],
+            "left_out": [{"name": _shown(name), "why": why} for name, why in self.left_out],
+            "event_time": self.event_time,
+            "event_time_candidates": list(self.candidates),
+            "lateness_seconds": self.lateness_us / 1e6,
+            "source": {
+                "connector": self.source["connector"],
+                "format": self.source.get("format", ""),
+                "options": options,
+            },
+            "rows": self.rows,
+            "comments": list(self.comments),
+        }
+
+
+class Inference:
+    """Reads samples within a confinement; ``taken`` tells the names that streams and tables have."""
+
+    def __init__(
+        self,
+        confinement: Confinement = OPEN,
+        storage: Storage | None = None,
+        limits: StatementLimits = DEFAULT_LIMITS,
+        taken: Callable[[], Sequence[str]] = tuple,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._confinement = confinement
+        self._storage = storage
+        self._limits = limits
+        self._taken = taken
+        self._now_us = now_us
+
+    def of_rows(self, form: str, body: bytes, name: str | None = None, file: str = "") -> InferredStream:
+        """Return the statement of a stream that rows like these, CSV, JSON or Parquet, are pushed to.
+
+        Without a ``name`` the stream is called after the ``file`` that they are from, if that is known.
+        MalformedRequest for a body that has no rows of the format, NotAllowed for rows that no stream can have.
+        """
+        sample = sample_parquet([pa.BufferReader(body)]) if form == PARQUET else sample_texts(form, [body])
+        if not sample.has_names:
+            raise NotAllowed(
+                "CSV that is pushed must begin with the names of its columns; this begins with values. Put a row of"
+                " names before it, or have the stream read it from a folder: connector 'file' with header = 'false'."
+            )
+        # until pushes take a format, the content type of each says what it holds
+        format_ = _PUSHED_AS[form] if _PUSHED_AS[form] in CONNECTORS[PUSH].formats else CONNECTORS[PUSH].formats[0]
+        name = self._name(name, file)
+        if format_ != _PUSHED_AS[form]:
+            comment = "Rows are pushed to it as JSON or Arrow; CSV is read from a folder, by connector 'file'."
+        else:
+            comment = f"Rows are pushed to it: POST /streams/{name}/events, or braid push {name} FILE."
+        return self._stream(sample, {"connector": PUSH, "format": format_}, name, (comment,))
+
+    def of_place(self, connector: str, options: Mapping[str, str], name: str | None = None) -> InferredStream:
+        """Return the statement of a stream that reads a folder or a topic; NotAllowed or NotReady as its sample."""
+        place = sample_place(connector, options, self._confinement)
+        source = {"connector": place.connector, **place.options}
+        return self._stream(place.sample, source, self._name(name, place.name), place.comments)
+
+    def _name(self, given: str | None, place: str) -> str:
+        """Return the name of the stream: as given, or one that is free, after what it reads."""
+        if given:
+            return given
+        base = re.sub(r"\W+", "_", PurePosixPath(place).stem, flags=re.ASCII).strip("_").lower()[: LONGEST_NAME - 10]
+        base = base if base and not base[0].isdigit() else f"s_{base}" if base else "events"
+        taken = set(map(name_key, self._taken()))
+        return next(n for n in (base, *(f"{base}_{i}" for i in range(2, len(taken) + 3))) if name_key(n) not in taken)
+
+    def _stream(self, sample: Sample, source: Mapping[str, str], name: str, of_place: Sequence[str]) -> InferredStream:
+        columns, left_out = _declarable(sample)
+        time_ = choose_event_time(columns, self._now_us() + HOUR)
+        if time_ is None and source["connector"] != KAFKA:
+            raise _no_event_time(sample, columns, name)
+        declared = [_declared(column, time_, sample.form) for column in columns]
+        options = dict(source)
+        comments = [f"{_rows_of(sample)} looked at.", *of_place]
+        if time_ is None:
+            taken = {column.name.lower() for column in columns}
+            at = next(n for n in ("message_time", *(f"message_time_{i}" for i in range(2, 1003))) if n not in taken)
+            declared.append(DeclaredColumn(at, TIMESTAMP, lateness_us=SECOND, metadata=MESSAGE_TIME))
+            comments.append(f"Event time: {at}, the time of the message, as no column has a time in each row.")
+        else:
+            at = time_.column.name
+            comments += _of_event_time(time_)
+            if time_.column.epoch:
+                options[TIMESTAMP_FORMAT] = time_.column.epoch
+            if time_.are_beyond:
+                options[MAX_FUTURE] = NONE
+                comments.append("Its times go beyond now, so max_future is off: see the options of watermarks.")
+        if sample.unreadable:
+            comments.append(f"{sample.unreadable} more row(s) are no {sample.form} of these columns: dead letters.")
+        if left_out:
+            shown = ", ".join(f"{_shown(column)!r} ({why})" for column, why in left_out[:_MAX_SHOWN])
+            comments.append(f"Left out: {shown}{' and others' if len(left_out) > _MAX_SHOWN else ''}.")
+        sql = create_stream_text(name, declared, options, comments)
+        try:
+            statement = read_create_stream(sql, self._confinement, self._storage, self._limits)
+        except BraidError as problem:
+            raise NotAllowed(f"No stream can be declared for this sample: {problem.detail}") from None
+        return InferredStream(
+            name=statement.name,
+            sql=sql,
+            columns=tuple(declared),
+            left_out=tuple(left_out),
+            event_time=at,
+            candidates=() if time_ is None else (time_.column.name, *time_.others),
+            lateness_us=statement.schema.lateness_us,
+            source=options,
+            rows=sample.rows,
+            comments=tuple(comments),
+        )
+
+
+def _declarable(sample: Sample) -> tuple[list[Column], list[tuple[str, str]]]:
+    """Return the columns that a stream can have, and the names of the others with the reasons."""
+    columns: list[Column] = []
+    left_out: list[tuple[str, str]] = []
+    names: set[str] = set()
+    counts = Counter(column.name for column in sample.columns)
+    for column in sample.columns:
+        why = _why_not(column, names, counts[column.name])
+        if why:
+            left_out.append((column.name, why))
+        else:
+            names.add(column.name.lower())
+            columns.append(column)
+    return columns, left_out
+
+
+def _why_not(column: Column, names: set[str], times: int) -> str:
+    name = column.name
+    if not name.strip():
+        return "no name"
+    if name.startswith("_") or name.lower() in _RESERVED:
+        return "a reserved name"
+    if len(name) > LONGEST_NAME or "\0" in name or _shown(name) != name:
+        return f"a name of more than {LONGEST_NAME} characters, or of none"
+    if times > 1 or name.lower() in names:
+        return "a name that several columns have"
+    if len(names) >= MAX_WIDTH:
+        return f"more than {MAX_WIDTH} columns"
+    return column.why if column.type is None else ""
+
+
+def _declared(column: Column, time_: EventTime | None, form: str) -> DeclaredColumn:
+    assert column.type is not None
+    if time_ is not None and column is time_.column:
+        return DeclaredColumn(column.name, TIMESTAMP, column.why, time_.lateness_us)
+    if time_ is not None and time_.column.epoch and column.type == TIMESTAMP and form != PARQUET:
+        return DeclaredColumn(column.name, VARCHAR, f"times as text: {TIMESTAMP_FORMAT} is for all TIMESTAMPs")
+    return DeclaredColumn(column.name, column.type, column.why)
+
+
+def _of_event_time(time_: EventTime) -> list[str]:
+    column = time_.column
+    others = f" Others: {', '.join(map(repr, time_.others[:_MAX_SHOWN]))}." if time_.others else ""
+    comments = [f"Event time: {column.name!r}, since {time_.why}.{others}"]
+    if column.nulls:
+        comments.append(f"{column.nulls} row(s) have none there: they are malformed, and dead letters.")
+    if time_.beyond:
+        comments.append(f"{time_.beyond} row(s) have times beyond now: they are malformed, and dead letters.")
+    lateness, disorder = interval_text(time_.lateness_us), time_.disorder
+    if disorder.rows:
+        by = interval_text(disorder.us)
+        comments.append(f"Lateness: {lateness}, since {disorder.rows} row(s) come after later ones, by up to {by}.")
+    else:
+        comments.append(f"Lateness: {lateness}, though the rows of the sample are in order.")
+    if disorder.beyond:
+        comments.append(f"{disorder.beyond} row(s) come much later than that: they are late, and dead letters.")
+    return comments
+
+
+def _rows_of(sample: Sample) -> str:
+    return "1 row" if sample.rows == 1 else f"{sample.rows} rows"
+
+
+def _no_event_time(sample: Sample, columns: Sequence[Column], name: str) -> NotAllowed:
+    likely = [column.name for column in columns if {"time", "date", "day", "at"} & set(words_of(column.name))]
+    advice = ""
+    if likely:
+        advice = f" {', '.join(map(repr, likely[:_MAX_SHOWN]))} would do in one of these forms."
+    if 0 < len(columns) <= _MAX_SHOWN:
+        declared = ", ".join(f"{quoted_name(column.name)} {column.type}" for column in columns)
+        advice += (
+            f" Rows without times can be a static table: CREATE TABLE {quoted_name(name)} ({declared})"
+            f" WITH (connector = 'file', path = 'PATH', format = '{sample.form}')."
+        )
+    return NotAllowed(
+        "A stream must have an event time, a column with times such as 2024-01-31T12:00:00Z or numbers since 1970; no"
+        f" column of the sample has them.{advice}"
+    )
+
+
+def _shown(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,1 @@
+"""Inference: what the columns of a stream must be, told from a sample of its rows."""

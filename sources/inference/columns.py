@@ -1,0 +1,258 @@
+"""The type of one column, told from its values in a sample, and the times that it may hold.
+
+A type is one that all values in the sample fit, so that the stream takes every row of the sample. Where several do, it
+is the narrowest whose other values are not changed: digits with a leading zero or a plus sign are text, and DECIMAL is
+for what is declared as such and for whole numbers beyond BIGINT.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field
+from braid.sources.formats.arrow_checks import is_text, sound_array
+from braid.sources.formats.arrow_stream import DECIMALS, PER_SECOND, check_castable
+from braid.sources.formats.coercion import RANGES
+from braid.sources.formats.temporal import parse_date, parse_timestamp
+
+MISSING = np.iinfo(np.int64).min
+"""Stands for NULL among times."""
+MIN_GAPPED = 20
+"""So many whole floats beside NULLs are integers that were written by a program whose integers have no NULL."""
+MAX_DIGITS = 38
+
+_WHOLE = re.compile(r"-?(0|[1-9]\d{0,37})", re.ASCII)
+_WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d{0,14})\.0+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_PLUS = re.compile(r"\+[\d.]+", re.ASCII)
+_BOOLEANS = ("true", "false")
+_PLACEHOLDERS = ("na", "n/a", "nan", "null", "none", "nil", "-", "?", "inf", "-inf", "")
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a sample.
+
+    ``type`` is None for one that a stream cannot have; ``why`` is what a person should know of the choice. ``nulls``
+    counts its NULLs. ``times`` are microseconds since 1970 by row, :data:`MISSING` for NULL, of a column that can be
+    the event time; ``epoch`` is the ``timestamp.format`` that it takes then, nothing for a TIMESTAMP.
+    """
+
+    name: str
+    type: ColumnType | None
+    why: str = ""
+    nulls: int = 0
+    times: Times | None = None
+    epoch: str = ""
+
+
+# an epoch number by its size: so many of them a second; and whether such a number is as likely something else
+_EPOCHS: Mapping[str, tuple[int, bool]] = {
+    "epoch-seconds": (1, True),
+    "epoch-millis": (10**3, False),
+    "epoch-micros": (10**6, False),
+    "epoch-nanos": (10**9, True),
+}
+EPOCH_WORDS = {
+    "epoch-seconds": "seconds",
+    "epoch-millis": "milliseconds",
+    "epoch-micros": "microseconds",
+    "epoch-nanos": "nanoseconds",
+}
+_YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_TIME_WORDS = {
+    *("at", "created", "date", "datetime", "epoch", "event", "ms", "millis", "observed", "occurred", "received"),
+    *("sent", "time", "timestamp", "ts", "updated", "us", "ns"),
+}
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words that a name is made of, in lower case: ``eventTime_ms`` gives event, time, ms."""
+    return [word.lower() for word in _WORDS.findall(name)]
+
+
+def column_of_texts(name: str, texts: Sequence[str | None]) -> Column:
+    """Tell a column of CSV, where NULL is None; the type is VARCHAR if nothing else fits."""
+    values = {text for text in texts if text is not None}
+    nulls = sum(text is None for text in texts)
+    if not values:
+        return Column(name, VARCHAR, "no value in the sample", nulls)
+    words = {text.strip() for text in values}  # blanks around them do not count
+    if all(word.lower() in _BOOLEANS for word in words):
+        return Column(name, BOOLEAN, nulls=nulls)
+    if all(map(_WHOLE.fullmatch, words)):
+        return _of_integers(name, [None if text is None else int(text) for text in texts], nulls)
+    if all(_WHOLE.fullmatch(word) or _WHOLE_FLOAT.fullmatch(word) for word in words):
+        return _of_whole_floats(name, len(texts) - nulls, len(words), nulls)
+    if all(map(_is_double, words)):
+        return Column(name, DOUBLE, nulls=nulls)
+    column = _of_times(name, texts, values, nulls)
+    if column is not None:
+        return column
+    others = {word for word in words if not _is_double(word)}
+    if len(others) <= 2 < len(words) and all(word.lower() in _PLACEHOLDERS for word in others):
+        shown = " and ".join(map(repr, sorted(others)))
+        return Column(name, VARCHAR, f"numbers beside {shown}: CAST(… AS DOUBLE) gives NULL for these", nulls)
+    return Column(name, VARCHAR, nulls=nulls)
+
+
+def column_of_json(name: str, values: Sequence[Any]) -> Column:
+    """Tell a column of JSON values, fractions as Decimal; the type is None where no type takes all of them."""
+    present = [value for value in values if value is not None]
+    nulls = len(values) - len(present)
+    kinds = {type(value) for value in present}
+    if not present:
+        return Column(name, VARCHAR, "no value in the sample", nulls)
+    if kinds == {bool}:
+        return Column(name, BOOLEAN, nulls=nulls)
+    if kinds == {int}:
+        return _of_integers(name, values, nulls)
+    if bool not in kinds and not kinds & {str, dict, list}:
+        numbers = set(map(_double, present))
+        if not all(map(math.isfinite, numbers)):
+            return Column(name, None, "numbers beyond DOUBLE", nulls)
+        if all(number.is_integer() and abs(number) < 10**15 for number in numbers):
+            return _of_whole_floats(name, len(present), len(numbers), nulls)
+        return Column(name, DOUBLE, nulls=nulls)
+    if kinds == {str}:
+        return _of_times(name, values, set(present), nulls) or Column(name, VARCHAR, nulls=nulls)
+    if kinds <= {dict, list}:
+        return Column(name, None, "objects and arrays", nulls)
+    return Column(name, None, f"values of several types: {', '.join(sorted(map(_kind_of, kinds)))}", nulls)
+
+
+def column_of_arrow(name: str, array: pa.Array | pa.ChunkedArray) -> Column:
+    """Tell a column of Parquet: its type is declared. MalformedRequest for an array that is corrupt."""
+    kind: Any = array.type
+    column_type = _declared(kind.value_type if types.is_dictionary(kind) else kind)
+    if column_type is None:
+        return Column(name, None, f"Arrow's type {str(kind)[:100]}", array.null_count)
+    try:
+        check_castable(kind, Field(name, column_type))
+    except MalformedRequest:
+        return Column(name, None, f"Arrow's type {str(kind)[:100]}", array.null_count)
+    values = sound_array(array, name)
+    if column_type == VARCHAR:
+        texts = values.to_pylist()
+        present = {text for text in texts if text is not None}
+        times = _of_times(name, texts, present, values.null_count) if present else None
+        return times or Column(name, VARCHAR, nulls=values.null_count)
+    if column_type in (INT, BIGINT):
+        return _of_integers(name, values.to_pylist(), values.null_count, column_type)
+    if column_type == TIMESTAMP:
+        numbers = values.view(pa.int64()).to_pylist()
+        per_second = PER_SECOND[values.type.unit]
+        us = [None if number is None else number * 10**6 // per_second for number in numbers]
+        return Column(name, TIMESTAMP, nulls=values.null_count, times=_array_of(us))
+    if column_type == DOUBLE and pc.all(pc.is_finite(values.cast(pa.float64(), safe=False))).as_py() is False:
+        return Column(name, DOUBLE, "rows with NaN or infinity are malformed", values.null_count)
+    return Column(name, column_type, nulls=values.null_count)
+
+
+def _declared(kind: Any) -> ColumnType | None:
+    """Return the type that takes all values of one of Arrow's types, None where there is none."""
+    if isinstance(kind, DECIMALS):
+        fits = 1 <= kind.precision <= MAX_DIGITS and 0 <= kind.scale <= kind.precision
+        return ColumnType("DECIMAL", kind.precision, kind.scale) if fits else None
+    if types.is_integer(kind):
+        if types.is_uint64(kind):
+            return ColumnType("DECIMAL", 20, 0)
+        return BIGINT if types.is_int64(kind) or types.is_uint32(kind) else INT
+    tests: tuple[tuple[Callable[[Any], bool], ColumnType], ...] = (
+        (types.is_boolean, BOOLEAN),
+        (types.is_floating, DOUBLE),
+        (is_text, VARCHAR),
+        (types.is_date, DATE),
+        (types.is_timestamp, TIMESTAMP),
+    )
+    return next((column_type for is_one, column_type in tests if is_one(kind)), None)
+
+
+def _of_integers(name: str, numbers: Sequence[int | None], nulls: int, declared: ColumnType | None = None) -> Column:
+    present = [number for number in numbers if number is not None]
+    if declared is None:
+        declared = next((BIGINT if kind == "BIGINT" else INT for kind in RANGES if _within(present, kind)), None)
+    if declared is None:
+        digits = max(len(str(abs(number))) for number in present)
+        if digits > MAX_DIGITS:
+            is_double = all(math.isfinite(_double(number)) for number in present)
+            return Column(name, DOUBLE if is_double else None, "whole numbers of more than 38 digits", nulls)
+        return Column(name, ColumnType("DECIMAL", MAX_DIGITS), "whole numbers beyond BIGINT", nulls)
+    epoch = _epoch_of(name, present)
+    if not epoch:
+        return Column(name, declared, nulls=nulls)
+    per_second, _ = _EPOCHS[epoch]
+    times = _array_of([None if number is None else number * 10**6 // per_second for number in numbers])
+    return Column(name, declared, f"{EPOCH_WORDS[epoch]} since 1970", nulls, times, epoch)
+
+
+def _within(numbers: Sequence[int], kind: str) -> bool:
+    least, greatest = RANGES[kind]
+    return least <= min(numbers) and max(numbers) <= greatest
+
+
+def _epoch_of(name: str, numbers: Sequence[int]) -> str:
+    """Return which epoch format all of the numbers have, nothing if none or if the name does not make it likely."""
+    if not numbers:
+        return ""
+    least, greatest = min(numbers), max(numbers)
+    for epoch, (per_second, needs_name) in _EPOCHS.items():
+        if _YEAR_2000 * per_second <= least and greatest < _YEAR_2100 * per_second:
+            return epoch if not needs_name or _TIME_WORDS & set(words_of(name)) else ""
+    return ""
+
+
+def _of_whole_floats(name: str, count: int, different: int, nulls: int) -> Column:
+    if nulls and count >= MIN_GAPPED and different > 1:
+        return Column(name, BIGINT, "whole numbers with gaps, written as 517.0; DOUBLE if fractions may come", nulls)
+    return Column(name, DOUBLE, nulls=nulls)
+
+
+def _double(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+def _is_double(text: str) -> bool:
+    return (
+        _NUMBER.fullmatch(text) is not None and not _PLUS.fullmatch(text) and math.isfinite(float(text))
+    )  # +49 30 … are telephone numbers
+
+
+def _of_times(name: str, texts: Sequence[str | None], values: set[str], nulls: int) -> Column | None:
+    """Return a TIMESTAMP or DATE column if all texts are such."""
+    try:
+        us = {text: parse_timestamp(text) for text in values}
+        return Column(name, TIMESTAMP, nulls=nulls, times=_array_of([None if t is None else us[t] for t in texts]))
+    except ValueError:
+        pass
+    try:
+        for text in values:
+            parse_date(text)
+    except ValueError:
+        return None
+    return Column(name, DATE, nulls=nulls)
+
+
+def _array_of(us: Sequence[int | None]) -> Times:
+    return np.array([MISSING if t is None else t for t in us], dtype=np.int64)
+
+
+def _kind_of(kind: type) -> str:
+    return {str: "text", bool: "true and false", dict: "objects", list: "arrays"}.get(kind, "numbers")

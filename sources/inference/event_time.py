@@ -1,0 +1,130 @@
+"""Which column of a sample is the event time, and how late rows come by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from braid.sources.core.schema import TIMESTAMP
+from braid.sources.formats.temporal import MAX_US
+from braid.sources.inference.columns import EPOCH_WORDS, MISSING, Column, Times, words_of
+
+SECOND = 10**6
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
+_STEPS = (
+    *(n * SECOND for n in (1, 2, 5, 10, 30)),
+    *(n * MINUTE for n in (1, 2, 5, 10, 30)),
+    *(n * HOUR for n in (1, 2, 6, 12)),
+    *(n * DAY for n in (1, 2, 7, 30, 90, 365)),
+)
+"""What LATENESS is rounded up to (µs)."""
+_LONGEST_DAYS = 36_525
+_NAMES = ("event_time", "event_timestamp", "event_ts", "eventtime", "timestamp", "ts", "time", "datetime")
+_LIKELY = {"event", "time", "timestamp", "ts", "datetime", "occurred", "observed"}
+_LATER = {
+    *("updated", "modified", "deleted", "expires", "expiry", "ingested", "processed", "received"),
+    *("end", "ended", "dropoff"),
+}
+"""Words for times that come after what happened."""
+
+
+_FEW = 0.001
+"""Such a part of the rows is not what the others are told from: their times are wrong."""
+_FAR = 100
+"""What is so many times as late as nearly all others is wrong."""
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """The column that is taken for the event time, with the reason, and the names of those that it could be as well.
+
+    ``lateness_us`` is the ``disorder`` of the sample, rounded up. ``are_beyond`` says that times beyond now are no
+    mistake; where they are, ``beyond`` counts them.
+    """
+
+    column: Column
+    why: str
+    others: tuple[str, ...]
+    lateness_us: int
+    disorder: Disorder
+    are_beyond: bool
+    beyond: int
+
+
+@dataclass(frozen=True)
+class Disorder:
+    """``rows`` come after one with a greater time, by up to ``us``; ``beyond`` of them by much more."""
+
+    us: int
+    rows: int
+    beyond: int = 0
+
+    @classmethod
+    def of(cls, times: Times) -> Disorder:
+        """Return the disorder of times in the order of their rows."""
+        if not len(times):
+            return cls(0, 0)
+        behind = np.maximum.accumulate(times) - times
+        rows, greatest = int(np.count_nonzero(behind)), int(behind.max())
+        usual = max(int(np.quantile(behind, 1 - _FEW, method="higher")), SECOND)
+        if greatest <= _FAR * usual:
+            return cls(greatest, rows)
+        return cls(usual, rows, int(np.count_nonzero(behind > usual)))
+
+
+def choose_event_time(columns: Sequence[Column], latest_us: int = MAX_US) -> EventTime | None:
+    """Return the event time of a sample, None when no column can be it; times after ``latest_us`` are beyond now."""
+    candidates = [column for column in columns if column.times is not None]
+    if not candidates:
+        return None
+    ranked = sorted(enumerate(candidates), key=lambda entry: (*_rank(entry[1]), entry[0]))
+    column = ranked[0][1]
+    assert column.times is not None
+    present = column.times[column.times != MISSING]
+    beyond = present > latest_us
+    are_beyond = bool(beyond.mean() > _FEW) if len(present) else False
+    disorder = Disorder.of(present if are_beyond else present[~beyond])
+    others = tuple(other.name for _, other in ranked[1:])
+    return EventTime(
+        column,
+        _reason(column, others),
+        others,
+        rounded(disorder.us),
+        disorder,
+        are_beyond,
+        0 if are_beyond else int(np.count_nonzero(beyond)),
+    )
+
+
+def rounded(us: int) -> int:
+    """Return the LATENESS (µs) that takes in a disorder: the next step, or whole days, a century at most."""
+    return next((step for step in _STEPS if step >= us), min(-(-us // DAY), _LONGEST_DAYS) * DAY)
+
+
+def _rank(column: Column) -> tuple[bool, bool, bool, int]:
+    """Return what sorts candidates, the likeliest first."""
+    assert column.times is not None
+    name, words = column.name.lower(), set(words_of(column.name))
+    present = column.times[column.times != MISSING]
+    is_constant = len(present) > 1 and bool((present == present[0]).all())
+    if name in _NAMES:
+        likeness = 0
+    elif words & _LATER:
+        likeness = 3
+    else:
+        likeness = 1 if words & _LIKELY else 2
+    return column.nulls > 0, is_constant, column.type != TIMESTAMP, likeness
+
+
+def _reason(column: Column, others: Sequence[str]) -> str:
+    held = "a time in each row"
+    if column.epoch:
+        held = f"{EPOCH_WORDS[column.epoch]} since 1970 by their size"
+    elif column.nulls:
+        held = "a time in most rows"
+    if not others:
+        return f"it has {held}, and no other column does"
+    is_named = column.name.lower() in _NAMES or set(words_of(column.name)) & _LIKELY
+    return f"it has {held}, and {'its name says so' if is_named else 'is the first that has'}"

@@ -1,0 +1,258 @@
+"""The statement that is inferred from a sample: accepted as it is, and with reasons."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from braid.session.commands.inference import Inference, InferredStream
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import CreateStream, CreateTable
+from braid.sources.connectors.registry import CONNECTORS
+from braid.sources.core.confinement import Confinement
+from braid.sources.core.errors import BraidError, MalformedRequest, NotAllowed
+from braid.sources.formats.csv_document import decode_csv
+from braid.sources.formats.ndjson import decode_ndjson
+
+CSV = b"user_id,order,price,when it was,time\n1,3,9.5,2024-01-30T00:00:00Z,2024-01-31T12:00:00Z\n"
+PLAIN = b"user_id,price,time\n1,9.5,2024-01-31T12:00:00Z\n2,3,2024-01-31T11:59:30Z\n"
+UTC = pa.timestamp("us", "UTC")
+NOW_US = 1_800_000_000_000_000
+
+
+def is_accepted(sql: str) -> bool:
+    try:
+        return isinstance(parse_statement(sql), CreateStream)
+    except BraidError:
+        return False
+
+
+DECLARED = "CREATE STREAM s ({}) WITH (connector = 'push'{})"
+TAKES_ANY_NAME = is_accepted(DECLARED.format("\"a b\" INT, t TIMESTAMP LATENESS INTERVAL '0' SECOND", ""))
+TAKES_EPOCHS = is_accepted(
+    DECLARED.format("t TIMESTAMP LATENESS INTERVAL '0' SECOND", ", 'timestamp.format' = 'epoch-millis'")
+)
+any_name = pytest.mark.skipif(not TAKES_ANY_NAME, reason="quoted names of columns must be plain names")
+epochs = pytest.mark.skipif(not TAKES_EPOCHS, reason="streams do not take epoch numbers")
+"""Switched on by themselves once statements take these."""
+
+
+@pytest.fixture
+def inference() -> Inference:
+    """It may read what it likes."""
+    return Inference(now_us=lambda: NOW_US)
+
+
+def types_of(inferred: InferredStream) -> dict[str, str]:
+    return {column["name"]: column["type"] for column in inferred.to_json()["columns"]}
+
+
+def statement_of(inferred: InferredStream) -> CreateStream:
+    statement = parse_statement(inferred.sql)
+    assert isinstance(statement, CreateStream)
+    return statement
+
+
+def test_csv_that_is_pushed_gets_a_statement_that_takes_its_rows(inference: Inference) -> None:
+    inferred = inference.of_rows("csv", PLAIN, "purchases")
+    statement = statement_of(inferred)
+    assert (statement.name, statement.connector) == ("purchases", "push")
+    assert types_of(inferred) == {"user_id": "INT", "price": "DOUBLE", "time": "TIMESTAMP"}
+    assert (statement.schema.event_time, statement.schema.lateness_us) == ("time", 30_000_000)
+    decoded = decode_csv(PLAIN, statement.schema)
+    assert (decoded.tuples.num_rows, decoded.malformed) == (2, ())
+    assert inferred.to_json()["event_time"] == "time"
+    assert inferred.to_json()["lateness_seconds"] == 30.0
+    assert "INTERVAL '30' SECOND, since 1 row(s) come after later ones, by up to INTERVAL '30' SECOND" in inferred.sql
+    assert all(f"-- {comment}" in inferred.sql for comment in inferred.comments)
+
+
+def test_json_that_is_pushed_gets_a_statement_that_takes_its_rows(inference: Inference) -> None:
+    lines = (
+        b'{"id": 1, "gift": true, "day": "2024-01-31", "t": "2024-01-31T12:00:00Z"}\n{"id": 3000000000, "tags": [1]}\n'
+    )
+    inferred = inference.of_rows("json", lines)
+    statement = statement_of(inferred)
+    assert (statement.name, statement.format) == ("events", "json")
+    assert types_of(inferred) == {"id": "BIGINT", "gift": "BOOLEAN", "day": "DATE", "t": "TIMESTAMP"}
+    assert inferred.to_json()["left_out"] == [{"name": "tags", "why": "objects and arrays"}]
+    assert "1 row(s) have none there: they are malformed" in inferred.sql
+    assert len(decode_ndjson(lines, statement.schema).malformed) == 1
+
+
+def test_words_of_sql_are_quoted(inference: Inference) -> None:
+    body = b"order,primary,Group,time\n1,2,3,2024-01-31T12:00:00Z\n"
+    statement = statement_of(inference.of_rows("csv", body))
+    assert statement.schema.names == ("order", "primary", "Group", "time")
+    assert decode_csv(body, statement.schema).tuples.num_rows == 1
+
+
+@any_name
+def test_names_may_have_any_characters(inference: Inference) -> None:
+    inferred = inference.of_rows("csv", b'when it was,"a ""b"" -- c",time\n1,2,2024-01-31T12:00:00Z\n')
+    assert statement_of(inferred).schema.names == ("when it was", 'a "b" -- c', "time")
+
+
+def test_names_that_no_column_can_have_are_left_out(inference: Inference) -> None:
+    body = b",_id,window_start,a,A,b,b,time\n1,2,3,4,5,6,7,2024-01-31T12:00:00Z\n"
+    inferred = inference.of_rows("csv", body)
+    assert list(types_of(inferred)) == ["a", "time"]
+    assert [entry["why"] for entry in inferred.to_json()["left_out"]] == [
+        "no name",
+        "a reserved name",
+        "a reserved name",
+        "a name that several columns have",
+        "a name that several columns have",
+        "a name that several columns have",
+    ]
+    assert "Left out: '' (no name), '_id'" in inferred.sql
+
+
+def test_a_name_in_half_a_surrogate_pair_is_left_out(inference: Inference) -> None:
+    inferred = inference.of_rows("json", b'{"\\ud800": 1, "t": "2024-01-31T12:00:00Z"}')
+    assert list(types_of(inferred)) == ["t"]
+    assert "\\ud800" in inferred.to_json()["left_out"][0]["name"]
+
+
+@epochs
+def test_an_epoch_number_is_the_event_time_where_nothing_else_is(inference: Inference) -> None:
+    body = b'{"ms": 1700000000123, "updated": 1700000000124, "at": null}\n'
+    body += b'{"ms": 1700000000123, "updated": 1700000000124, "at": "2024-01-31T12:00:00Z"}\n'
+    inferred = inference.of_rows("json", body)
+    assert inferred.event_time == "ms"
+    assert "'timestamp.format' = 'epoch-millis'" in inferred.sql
+    assert types_of(inferred) == {"ms": "TIMESTAMP", "updated": "BIGINT", "at": "VARCHAR"}
+    decoded = decode_ndjson(body, statement_of(inferred).schema)
+    assert [us.timestamp() for us in decoded.tuples.column("ms").cast(UTC).to_pylist()] == [1700000000.123] * 2
+
+
+def test_other_candidates_are_told(inference: Inference) -> None:
+    body = b"a,created_at,n\n2024-01-31T12:00:00Z,2024-01-31T12:00:00Z,1700000000123\n"
+    inferred = inference.of_rows("csv", body)
+    assert inferred.event_time == "a"
+    assert inferred.to_json()["event_time_candidates"] == ["a", "created_at", "n"]
+    assert "Others: 'created_at', 'n'." in inferred.sql
+
+
+def test_times_beyond_now_switch_max_future_off(inference: Inference) -> None:
+    inferred = inference.of_rows("csv", b"a,time\n1,2040-01-01T00:00:00Z\n")
+    assert statement_of(inferred).watermark.max_future_us is None
+    assert "max_future is off" in inferred.sql
+    assert statement_of(inference.of_rows("csv", PLAIN)).watermark.max_future_us is not None
+
+
+@pytest.mark.parametrize("body", [b"a,b\n1,2\n", b"a,day,at\n1,2024-01-31,12:30\n"])
+def test_rows_without_a_time_are_refused_with_advice(inference: Inference, body: bytes) -> None:
+    with pytest.raises(NotAllowed, match="CREATE TABLE") as refused:
+        inference.of_rows("csv", body)
+    assert ("'day', 'at' would do" in refused.value.detail) == (b"day" in body)
+    table = refused.value.detail.partition("CREATE TABLE")[1] + refused.value.detail.partition("CREATE TABLE")[2]
+    assert isinstance(parse_statement(table.rstrip(".")), CreateTable), "what it advises is a statement"
+
+
+def test_pushed_csv_needs_names(inference: Inference) -> None:
+    with pytest.raises(NotAllowed, match="names of its columns"):
+        inference.of_rows("csv", b"1,2024-01-31T12:00:00Z\n")
+
+
+def test_a_stream_is_called_after_its_file_and_by_a_name_that_is_free() -> None:
+    inference = Inference(taken=lambda: ["Flights", "flights_2"])
+    for name, file, called in (
+        (None, "", "events"),
+        (None, "Flights.csv", "flights_3"),
+        (None, "2024-trips (1).csv", "s_2024_trips_1"),
+        ("mine", "flights.csv", "mine"),
+    ):
+        assert inference.of_rows("csv", PLAIN, name, file).name == called
+
+
+def test_parquet_is_pushed_as_arrow(inference: Inference) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": [1], "t": pa.array([1], pa.timestamp("ms"))}), sink)
+    inferred = inference.of_rows("parquet", sink.getvalue().to_pybytes())
+    assert types_of(inferred) == {"a": "BIGINT", "t": "TIMESTAMP"}
+    assert statement_of(inferred).format == "arrow"
+
+
+def put(folder: Path, name: str, content: bytes, age: int = 100) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_bytes(content)
+    os.utime(path, (1_700_000_000 - age, 1_700_000_000 - age))
+    return path
+
+
+def test_a_folder_is_read_as_its_stream_reads_it(inference: Inference, tmp_path: Path) -> None:
+    folder = tmp_path / "purchases"
+    put(folder, "new.csv", PLAIN.replace(b",", b";").replace(b"9.5", b"1e5"), age=1)
+    put(folder, "old.csv", PLAIN.replace(b",", b";"), age=2)
+    put(folder, "_hidden", b"x")
+    inferred = inference.of_place("file", {"path": str(folder)})
+    statement = statement_of(inferred)
+    assert (statement.name, statement.connector, statement.format) == ("purchases", "file", "csv")
+    assert statement.options == {"path": str(folder), "delimiter": ";"}
+    assert inferred.rows == 4
+    assert inferred.lateness_us == 30_000_000
+    assert "its 2 files" in inferred.sql
+    assert "Add bounded" in inferred.sql
+    ending = inference.of_place("file", {"path": str(folder), "bounded": "true"})
+    assert statement_of(ending).options["bounded"] == "true"
+    assert "Add bounded" not in ending.sql
+
+
+def test_a_file_is_its_folder_if_it_is_alone_there(inference: Inference, tmp_path: Path) -> None:
+    path = put(tmp_path / "in", "a.csv", PLAIN)
+    assert statement_of(inference.of_place("file", {"path": str(path)})).options["path"] == str(path.parent)
+    put(tmp_path / "in", "b.csv", PLAIN)
+    with pytest.raises(NotAllowed, match="1 file"):
+        inference.of_place("file", {"path": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "must have a file"),
+        ({"a.csv": PLAIN, "b.json": b'{"a": 1}'}, "one format"),
+        ({"a.csv": PLAIN, "b.csv": b"x,y\n1,2\n"}, "same columns"),
+        ({"a.json": b'[{"a": 1}]'}, "an object a line|object a line"),
+        ({"a.gz": b"\x1f\x8b\x08"}, "gzip"),
+    ],
+)
+def test_a_folder_that_no_stream_can_read_is_refused(
+    inference: Inference, tmp_path: Path, files: dict[str, bytes], why: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, content in files.items():
+        put(folder, name, content)
+    with pytest.raises(NotAllowed, match=why):
+        inference.of_place("file", {"path": str(folder)})
+
+
+def test_only_what_a_stream_may_read_is_looked_at(tmp_path: Path) -> None:
+    put(tmp_path / "open", "a.csv", PLAIN)
+    put(tmp_path / "secret", "a.csv", PLAIN)
+    inference = Inference(Confinement(str(tmp_path / "open"), data_folder=str(tmp_path / "data")))
+    for path in (tmp_path / "secret", tmp_path / "secret" / "a.csv", tmp_path / "data", Path("../secret")):
+        with pytest.raises(NotAllowed):
+            inference.of_place("file", {"path": str(path)})
+    with pytest.raises(NotAllowed, match="no password"):
+        inference.of_place("file", {"path": "s3://key:secret@bucket/folder"})
+
+
+def test_what_cannot_be_looked_at_is_refused(inference: Inference, tmp_path: Path) -> None:
+    for connector in set(CONNECTORS) - {"file", "kafka"}:
+        with pytest.raises(NotAllowed, match="'file', 'kafka'"):
+            inference.of_place(connector, {})
+    with pytest.raises(NotAllowed, match="must be a folder"):
+        inference.of_place("file", {"path": str(tmp_path / "nothing")})
+    with pytest.raises(NotAllowed, match="'path'"):
+        inference.of_place("file", {"path": str(tmp_path), "speed": "1"})
+    with pytest.raises(NotAllowed, match="brokers"):
+        inference.of_place("kafka", {"topic": "t"})
+    with pytest.raises(MalformedRequest):
+        inference.of_rows("csv", b"")

@@ -1,0 +1,177 @@
+"""The type of a column, told from its values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from braid.sources.core.schema import Field
+from braid.sources.formats.columns import convert_values
+from braid.sources.formats.csv_document import convert_texts
+from braid.sources.inference.columns import MISSING, column_of_arrow, column_of_json, column_of_texts
+
+GAPPED = [f"{number}.0" for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["1", "-2147483648", None], "INT"),
+        (["1", "2147483648"], "BIGINT"),
+        (["1", "9223372036854775808"], "DECIMAL(38,0)"),
+        (["1", "9" * 39], "DOUBLE"),
+        (["1", "2.5", "1e3", None], "DOUBLE"),
+        (["1.0", "2.0"], "DOUBLE"),
+        (["true", "False", None], "BOOLEAN"),
+        (["2024-01-31", None], "DATE"),
+        (["2024-01-31T12:00:00Z", "2024-01-31 12:00:00.5+02:00"], "TIMESTAMP"),
+        (["2024-01-31 12:00", "2024-01-31 13:00"], "VARCHAR"),
+        (["2024-01-31", "2024-02-30"], "VARCHAR"),
+        (["01234", "5678"], "VARCHAR"),
+        (["+4930123", "+4930124"], "VARCHAR"),
+        (["1", "x"], "VARCHAR"),
+        (["nan", "inf"], "VARCHAR"),
+        ([None, None], "VARCHAR"),
+    ],
+)
+def test_a_column_of_text_has_the_narrowest_type_that_takes_all_of_it(texts: list[str | None], kind: str) -> None:
+    column = column_of_texts("c", texts)
+    assert str(column.type) == kind
+    assert column.nulls == texts.count(None)
+    assert column.type is not None
+    assert not convert_texts(Field("c", column.type), texts).errors, "a stream with this column takes them"
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None, -5], "INT"),
+        ([1, 2**31], "BIGINT"),
+        ([1, 2**63], "DECIMAL(38,0)"),
+        ([1, Decimal("2.5"), Decimal("1e3")], "DOUBLE"),
+        ([Decimal("1.0"), 2], "DOUBLE"),
+        ([True, None], "BOOLEAN"),
+        (["2024-01-31T12:00:00Z", None], "TIMESTAMP"),
+        (["2024-01-31"], "DATE"),
+        (["1", "2"], "VARCHAR"),
+        ([None], "VARCHAR"),
+    ],
+)
+def test_a_column_of_json_has_the_type_that_takes_all_of_it(values: list[Any], kind: str) -> None:
+    column = column_of_json("c", values)
+    assert str(column.type) == kind
+    assert column.type is not None
+    assert not convert_values(Field("c", column.type), values).errors
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([{"a": 1}, None], "objects and arrays"),
+        ([[1]], "objects and arrays"),
+        ([1, "x"], "values of several types: numbers, text"),
+        ([True, 1], "values of several types: numbers, true and false"),
+        ([Decimal("1e400")], "numbers beyond DOUBLE"),
+        ([10**399], "whole numbers of more than 38 digits"),
+    ],
+)
+def test_json_that_no_type_takes_is_left_out_with_the_reason(values: list[Any], why: str) -> None:
+    column = column_of_json("c", values)
+    assert (column.type, column.why) == (None, why)
+
+
+def test_whole_floats_with_gaps_are_integers_and_others_are_not() -> None:
+    gapped = column_of_texts("dep_time", [*GAPPED, None])
+    assert (str(gapped.type), gapped.nulls) == ("BIGINT", 1)
+    assert "517.0" in gapped.why
+    assert str(column_of_json("dep_time", [*map(Decimal, GAPPED), None]).type) == "BIGINT"
+    for texts in (GAPPED, [*GAPPED, "0.5", None], [*GAPPED[:5], None], ["1.0"] * 30 + [None]):
+        assert str(column_of_texts("c", texts).type) == "DOUBLE"
+
+
+def test_numbers_beside_a_word_for_nothing_are_text_with_advice() -> None:
+    column = column_of_texts("c", ["1", "2.5", "3", "NA"])
+    assert str(column.type) == "VARCHAR"
+    assert "'NA'" in column.why
+    assert "CAST" in column.why
+
+
+ARROW = [
+    (pa.array([True, None]), "BOOLEAN"),
+    (pa.array([1], pa.int8()), "INT"),
+    (pa.array([1], pa.uint16()), "INT"),
+    (pa.array([1], pa.uint32()), "BIGINT"),
+    (pa.array([1], pa.int64()), "BIGINT"),
+    (pa.array([2**64 - 1], pa.uint64()), "DECIMAL(20,0)"),
+    (pa.array([1.0, None], pa.float32()), "DOUBLE"),
+    (pa.array([Decimal("1.50")], pa.decimal128(10, 2)), "DECIMAL(10,2)"),
+    (pa.array(["x", None]), "VARCHAR"),
+    (pa.array(["x", "y"]).dictionary_encode(), "VARCHAR"),
+    (pa.array(["2024-01-31T12:00:00Z"], pa.large_string()), "TIMESTAMP"),
+    (pa.array([1], pa.date32()), "DATE"),
+    (pa.array([86_400_000], pa.date64()), "DATE"),
+    (pa.array([1], pa.timestamp("ns", "Europe/Berlin")), "TIMESTAMP"),
+]
+
+
+@pytest.mark.parametrize(("array", "kind"), ARROW, ids=[str(array.type) for array, _ in ARROW])
+def test_parquet_says_the_types_of_its_columns(array: pa.Array, kind: str) -> None:
+    assert str(column_of_arrow("c", array).type) == kind
+
+
+@pytest.mark.parametrize("array", [pa.array([1], pa.time64("us")), pa.array([b"x"]), pa.array([1], pa.duration("s"))])
+def test_parquet_that_no_type_takes_is_left_out(array: pa.Array) -> None:
+    column = column_of_arrow("c", array)
+    assert column.type is None
+    assert str(array.type) in column.why
+
+
+def test_nan_is_said_to_be_malformed() -> None:
+    assert "NaN" in column_of_arrow("c", pa.array([1.0, np.nan])).why
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "epoch"),
+    [
+        ("created_at", 1_700_000_000, "epoch-seconds"),
+        ("user_id", 1_700_000_000, ""),
+        ("x", 1_700_000_000_123, "epoch-millis"),
+        ("x", 1_700_000_000_123_456, "epoch-micros"),
+        ("eventTs", 1_700_000_000_123_456_789, "epoch-nanos"),
+        ("tweet", 1_700_000_000_123_456_789, ""),
+        ("ts", 17, ""),
+    ],
+)
+def test_numbers_since_1970_are_known_by_their_size_and_where_need_be_their_name(
+    name: str, number: int, epoch: str
+) -> None:
+    for column in (
+        column_of_texts(name, [str(number), None]),
+        column_of_json(name, [number, None]),
+        column_of_arrow(name, pa.array([number, None], pa.int64())),
+    ):
+        assert column.epoch == epoch
+        if epoch:
+            assert column.times is not None
+            assert column.times.tolist() == [_us(number), MISSING]
+        else:
+            assert column.times is None
+
+
+def _us(number: int) -> int:
+    return int(str(number).ljust(16, "0")[:16])
+
+
+def test_times_are_microseconds_whatever_they_are_written_as() -> None:
+    texts = ["1970-01-01T00:00:01Z", None, "1970-01-01T01:00:00+01:00"]
+    for column in (
+        column_of_texts("t", texts),
+        column_of_json("t", texts),
+        column_of_arrow("t", pa.array([1000, None, 0], pa.timestamp("ms"))),
+    ):
+        assert column.times is not None
+        assert column.times.tolist() == [10**6, MISSING, 0]
