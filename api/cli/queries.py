@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,6 +13,20 @@ from braid.api.cli.output import print_json, print_list
 from braid.api.cli.plan import print_plan
 from braid.api.client import BraidClient
 
+REASONS = {
+    "unreadable": "its stream cannot be read",
+    "no_tuple": "no tuple came",
+    "malformed": "all are malformed",
+    "watermark": "its window is not over",
+    "filtered": "none is let through",
+    "pending": "it does not run yet",
+    "catching_up": "it reads the past",
+    "paused": "it is paused",
+    "draining": "it is on its way out",
+    "ended": "it is over",
+    "failed": "it failed",
+}
+"""What a list says of ``waiting_for``; ``braid results`` says all of it."""
 STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FINISHED", "FAILED")
 
 
@@ -32,7 +46,7 @@ STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", 
 def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None, as_json: bool) -> None:
     """List the queries."""
     matches = list(braid.queries(state, None if label is None else "=".join(label)))
-    print_list(matches if as_json else [_summary(query) for query in matches], as_json, "no such query")
+    print_list(matches if as_json else _summaries(matches), as_json, "no such query")
 
 
 @click.command(
@@ -167,12 +181,20 @@ def readable(query: Mapping[str, Any]) -> dict[str, Any]:
     return {name: " ".join(value.split()) if name == "sql" and value else value for name, value in query.items()}
 
 
-def _summary(query: Mapping[str, Any]) -> dict[str, Any]:
+def _summaries(queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a list of queries shows; what they wait for only where one does."""
+    any_waits = any(query.get("waiting_for") for query in queries)
+    return [_summary(query, any_waits) for query in queries]
+
+
+def _summary(query: Mapping[str, Any], with_reason: bool) -> dict[str, Any]:
+    reason = str((query.get("waiting_for") or {}).get("reason"))
     return {
         "id": query.get("id"),
         "name": query.get("name"),
         "state": query.get("state"),
         "rows": query.get("rows_out"),
+        **({"no rows, since": REASONS.get(reason)} if with_reason else {}),
         "deployed in": _seconds(query.get("deployment_latency_seconds")),
         "latency": _seconds(query.get("event_time_latency_seconds")),
         "sql": readable(query).get("sql"),

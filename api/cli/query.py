@@ -108,7 +108,11 @@ def results(
     braid: BraidClient, query_id: str, after: str | None, limit: int | None, follow: bool, as_json: bool
 ) -> None:
     """Print the rows of the query ID_OR_NAME, and the cursor to go on after them."""
-    query_id = str(braid.query(query_id)["id"])  # cursors are of one query, and another may get the name
+    described = braid.query(query_id)
+    query_id = str(described["id"])  # cursors are of one query, and another may get the name
+    waiting_for = described.get("waiting_for")
+    if waiting_for is not None:
+        _note(f"no row: {waiting_for['detail']}", as_json)
     writer = RowWriter(as_json)
     cursor, end = after, False
     with interruptible():

@@ -10,6 +10,8 @@ from pydantic import AfterValidator
 
 from braid.api.http import problems
 from braid.api.routes.rows import ARROW, JSON, NDJSON
+from braid.session.state.query_record import STATES
+from braid.session.state.waiting import REASONS
 
 Json = dict[str, Any]
 
@@ -78,6 +80,7 @@ QUERY: Json = {
     "operator": "select",
     "sink": None,
     "error": None,
+    "waiting_for": None,
     "delivery": None,
     "deployments": [],
     "replaces": None,
@@ -209,6 +212,31 @@ KEY_HEADER: Json = {
     "schema": {"type": "string", "maxLength": 255},
     "description": "Makes a retry safe: the first outcome is answered again, also after a crash; kept for a day.",
 }
+_TIME: Json = {"type": ["string", "null"], "format": "date-time"}
+WAITING_QUERY: Json = {
+    "title": "DescribedQuery",
+    "type": "object",
+    "required": ["id", "state", "sql", "rows_out", "waiting_for"],
+    "properties": {
+        "id": {"type": "string"},
+        "state": {"type": "string", "enum": list(STATES)},
+        "sql": {"type": "string"},
+        "rows_out": {"type": "integer"},
+        "waiting_for": {
+            "description": "Why there is no row yet; null once there is one",
+            "type": ["object", "null"],
+            "required": ["reason", "detail", "stream", "watermark", "window_end"],
+            "properties": {
+                "reason": {"type": "string", "enum": list(REASONS)},
+                "detail": {"type": "string", "description": "The reason in words, and what would help"},
+                "stream": {"type": ["string", "null"], "description": "The stream that it is about"},
+                "watermark": _TIME,
+                "window_end": _TIME,
+            },
+        },
+    },
+}
+"""A query as GET shows it; of its fields those that clients decide by."""
 QUERY_SCHEMA: Json = {
     "type": "object",
     "required": ["sql"],

@@ -152,9 +152,15 @@ def list_queries(
     return Response(orjson.dumps(page), media_type="application/json")
 
 
-@router.get("/queries/{id}", responses=answers(200, "The query.", documents.QUERY, 404, 410))
+@router.get(
+    "/queries/{id}",
+    responses=answers(200, "The query.", documents.QUERY, 404, 410, schema=documents.WAITING_QUERY),
+)
 async def get_query(id: IdOrName, caller: ReaderDep) -> Response:
-    """Look at one query; also when it is RETIRED, until its retention has passed."""
+    """Look at one query; also when it is RETIRED, until its retention has passed.
+
+    `waiting_for` says why it has no row yet.
+    """
     query = caller.query_in_memory(id) or await run_in_threadpool(caller.query, id)
     return Response(orjson.dumps(query), media_type="application/json")
 

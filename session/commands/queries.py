@@ -38,6 +38,7 @@ from braid.session.state.requests import (
 )
 from braid.session.state.session_state import SessionState
 from braid.session.state.times import rfc3339
+from braid.session.state.waiting import waiting_for
 from braid.sources.core.errors import Conflict, MalformedRequest
 from braid.sources.core.names import name_key
 
@@ -123,7 +124,7 @@ class Queries:
         replaced_id, key = None if replaced is None else replaced.id, current_key()
         records = tuple(p.to_record(replaced_id) for p in planned)
         # described now: once they are applied, other threads may change the records
-        answer = [record.describe() for record in records]
+        answer = [{**r.describe(), "waiting_for": waiting_for(r, self._state.catalog)} for r in records]
 
         def check(group: CommandGroup) -> Request:
             if replaced is not None:

@@ -21,6 +21,7 @@ from braid.session.state.applied_epoch import SlotChange
 from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord, full_name
 from braid.session.state.query_table import number_of
 from braid.session.state.session_state import SessionState
+from braid.session.state.waiting import waiting_for
 from braid.session.upkeep.deliveries import SinkDeliveries
 from braid.sources.core.errors import Gone, MalformedRequest, UnknownObject
 
@@ -142,17 +143,22 @@ class QueryLookup:
 
     def describe(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
-        return self.describe_in_memory(query_id) or self._with_delivery(self._archived(query_id).describe())
+        return self.describe_in_memory(query_id) or self._with_delivery(self._described(self._archived(query_id)))
 
     def describe_in_memory(self, query_id: str) -> dict[str, Any] | None:
         """Return a query as :meth:`describe` does; None when it is unknown, or in a file only."""
         with self._lock:
             record = self._state.queries.find(query_id)
-            described = None if record is None else self._shown(record)
+            described = None if record is None else self._described(record)
         return None if described is None else self._with_delivery(described)
 
-    def _shown(self, record: QueryRecord) -> dict[str, Any]:
-        return {**record.describe(), "progress": describe_progress(record, self._state.catalog)}
+    def _described(self, record: QueryRecord) -> dict[str, Any]:
+        catalog = self._state.catalog
+        return {
+            **record.describe(),
+            "progress": describe_progress(record, catalog),
+            "waiting_for": waiting_for(record, catalog),
+        }
 
     def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(query["sink"], dict):
@@ -226,29 +232,27 @@ class QueryLookup:
             if len(page) == limit or size >= self._page_bytes:
                 return {"queries": page, "cursor": page[-1]["id"]}
             if isinstance(entry, QueryRecord):
-                described = self._described(entry, state, query_filter)
+                described = self._listed(entry, state, query_filter)
                 page += described
                 size += sum(map(_size_of, described))
                 continue
             looked_at += 1
             record = entry()
             if record is not None and (query_filter is None or query_filter.matches(record)):
-                page.append(record.describe())
+                page.append(self._described(record))
                 size += _size_of(page[-1])
             elif looked_at >= MAX_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
         return {"queries": page, "cursor": None}
 
-    def _described(
-        self, record: QueryRecord, state: str | None, query_filter: QueryFilter | None
-    ) -> list[dict[str, Any]]:
+    def _listed(self, record: QueryRecord, state: str | None, query_filter: QueryFilter | None) -> list[dict[str, Any]]:
         """Return a list of the query's description, empty when the query is not to be listed."""
         if query_filter is not None and not query_filter.matches(record):
             return []
         if state is not None and record.state != state:  # most are not; the others are checked again under the lock
             return []
         with self._lock:
-            return [self._shown(record)] if state in (None, record.state) else []
+            return [self._described(record)] if state in (None, record.state) else []
 
     def _archived(self, query_id: str) -> QueryRecord:
         """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""

@@ -227,7 +227,7 @@ class QueryRecord:
             self.event_time_latency_us = committed_us - latest_event_us
 
     def describe(self) -> dict[str, Any]:
-        """Return the body of GET /queries/{id}."""
+        """Return the body of GET /queries/{id}, but for what it waits for and how its rows are delivered."""
         is_free = self.state == PAUSED and self.freed_epoch is not None
         return {
             "id": self.id,
@@ -252,6 +252,7 @@ class QueryRecord:
             "operator": self.operator,
             "sink": self.sink,
             "error": self.error,
+            "waiting_for": None,
             "labels": dict(self.labels),
             "ttl_seconds": self.ttl_seconds,
             "delivery": None,

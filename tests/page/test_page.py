@@ -310,6 +310,15 @@ def test_a_failed_query_says_why(rest: Rest, person: Visit) -> None:
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
 
 
+def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL)
+    page = person.open(f"#/queries/{query['id']}")
+    waiting = page.locator(".rows-scroll .empty")
+    expect(waiting).to_have_text("No row yet. No tuple of stream purchases has come.")
+    select(rest, query, range(1))
+    expect(waiting).to_be_hidden()
+
+
 def test_a_query_that_is_not_there_says_so(person: Visit) -> None:
     page = person.open("#/queries/q-99")
     expect(page.get_by_role("alert")).to_contain_text("q-99")

@@ -105,6 +105,7 @@ def test_a_query_runs_from_when_its_batch_is_planned(driver: Driver) -> None:
     assert driver.session.lookup.describe(query)["state"] == "PENDING"
     planned = driver.plan()
     early = driver.session.lookup.describe(query)
+    assert early.pop("waiting_for")["reason"] == "no_tuple"
     assert early["state"] == "RUNNING"
     assert early["active_from"] == {"purchases": "2023-11-14T22:13:30.000000Z"}
     assert calls == ["deployed"]
@@ -112,9 +113,13 @@ def test_a_query_runs_from_when_its_batch_is_planned(driver: Driver) -> None:
     driver.flush()
     assert driver.session.lookup.describe(later)["state"] == "PENDING", "the next batch takes it in"
     driver.crash()
-    assert driver.session.lookup.describe(query) == early
+    recovered = driver.session.lookup.describe(query)
+    assert recovered.pop("waiting_for")["reason"] == "no_tuple"
+    assert recovered == early
     driver.batch({"s-1": 11}, epoch=planned.epoch, planned=planned)
-    assert driver.session.lookup.describe(query) == early
+    applied = driver.session.lookup.describe(query)
+    assert applied.pop("waiting_for")["reason"] == "filtered", "a tuple came, and the query has no row"
+    assert applied == early
     assert driver.session.lookup.describe(later)["state"] == "PENDING"
     driver.batch({"s-1": 12})
     assert driver.session.lookup.describe(later)["state"] == "RUNNING"
@@ -146,6 +151,7 @@ def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver:
     body = driver.session.lookup.describe("q-1")
     created, deployed = body.pop("created_at"), body.pop("deployed_at")
     assert created < deployed
+    assert body.pop("waiting_for")["reason"] == "filtered", "a tuple came, and the query has no row"
     assert body == {
         "id": "q-1",
         "name": "cheap",

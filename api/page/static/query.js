@@ -119,6 +119,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
     ]);
     showAbout();
     if (ended) rows.ended();
+    else rows.waits(query.waiting_for?.detail);
   }
 
   // its plan, and all else

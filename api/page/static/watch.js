@@ -17,7 +17,7 @@ const TEXTS = {
   end: "The query has ended: no more rows will come.",
 };
 
-/** Return `{node, group(columns), ended(), stop()}`; `onRows` is called when rows have come. */
+/** Return `{node, group(columns), waits(why), ended(), stop()}`; `onRows` is called when rows have come. */
 export function watch(id, onRows) {
   const table = rowsTable();
   const series = new Series();
@@ -82,8 +82,13 @@ export function watch(id, onRows) {
       series.group(columns);
       picture.draw();
     },
+    /** Say why there is no row yet, if anything is known of that. */
+    waits(why) {
+      say(waiting, why ? `No row yet. ${why}` : "No row yet.");
+    },
     ended() {
       hold.hidden = true;
+      say(waiting, "It has no rows.");
     },
     stop() {
       feed.stop();

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from braid.api.cli.queries import REASONS
+from braid.session.state import waiting
 from tests.api.cli.playback import PLAN, Braid, Playback, answer
 
 SQL = "SELECT user_id\n  FROM purchases"
@@ -24,6 +26,18 @@ def test_queries_are_listed_over_all_pages(braid: Braid) -> None:
     assert lines[0].split() == ["id", "name", "state", "rows", "deployed", "in", "latency", "sql"]
     assert lines[1].split() == ["q-1", "cheap", "RUNNING", "0", "0.84", "s", "-", *SQL.split()]
     assert len(lines) == 4
+
+
+def test_a_list_says_why_queries_have_no_rows_where_some_have_none(service: Playback, braid: Braid) -> None:
+    service.queries["q-2"]["waiting_for"] = {"reason": "watermark", "detail": "…"}
+    lines = braid("queries").stdout.splitlines()
+    assert "no rows, since" in lines[0]
+    assert "its window is not over" in lines[2]
+    assert "its window" not in lines[1] + lines[3]
+
+
+def test_there_are_words_for_each_reason() -> None:
+    assert REASONS.keys() == set(waiting.REASONS)
 
 
 def test_queries_as_json_are_whole(service: Playback, braid: Braid) -> None:

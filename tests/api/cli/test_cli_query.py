@@ -196,6 +196,15 @@ def test_digits_are_printed_as_the_service_sent_them(service: Playback, braid: B
     assert result.stdout.splitlines() == [f'{{"top": {text}, "n": 1}}' for text in digits]
 
 
+def test_results_says_why_there_is_no_row(service: Playback, braid: Braid) -> None:
+    query = service.add_query({"sql": SQL})
+    query["waiting_for"] = {"reason": "no_tuple", "detail": "No tuple of stream purchases has come."}
+    result = braid("--url", service.url, "results", "q-1")
+    assert "no row: No tuple of stream purchases has come." in result.stdout
+    result = braid("--url", service.url, "results", "q-1", "--json")
+    assert "No tuple of stream purchases has come." in result.stderr, "standard output has rows only"
+
+
 def test_results_follows_until_the_end(service: Playback, start: Start) -> None:
     service.add_query({"sql": SQL})
     service.emit("q-1", {"n": 1})

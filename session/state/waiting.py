@@ -1,0 +1,180 @@
+"""Why a query that has no row yet has none: told from its record, and from how far its streams are.
+
+Nothing of it is kept. What cannot be told apart any more, since only sums are kept of what streams took in, is said as
+both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from braid.operators.windows import SessionWindow, Window
+from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.query_record import CATCHING_UP, QueryRecord
+from braid.session.state.times import rfc3339
+from braid.sources.core.replays import origin_of
+
+REASONS = (
+    "pending",
+    "catching_up",
+    "unreadable",
+    "no_tuple",
+    "malformed",
+    "watermark",
+    "filtered",
+    "paused",
+    "draining",
+    "ended",
+    "failed",
+)
+
+
+def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
+    """Return ``{"reason", "detail", "stream", "watermark", "window_end"}``, None once the query has rows.
+
+    ``stream`` is the one that it is about, ``watermark`` and ``window_end`` the times that are compared, None where
+    there are none.
+    """
+    if record.rows_out:
+        return None
+    by_state = _by_state(record)
+    if by_state is not None:
+        return by_state
+    streams = [(stream, state) for stream in record.stream_names if (state := catalog.by_id(stream)) is not None]
+    unreadable = next(_unreadable(record, catalog), None)
+    if unreadable is not None or not streams:
+        return unreadable
+    if record.state == CATCHING_UP:
+        return _reason("catching_up", "It reads the past; `progress` says how far it is.")
+    unheard = next(_unheard(record, streams), None)
+    if unheard is not None:
+        return unheard
+    window, emit = record.query.window, record.query.emit
+    if window is None or emit.delay_us is not None or not emit.after_watermark:
+        return _filtered(record)
+    return _of_windows(record, window, [state for _, state in streams])
+
+
+def _by_state(record: QueryRecord) -> dict[str, Any] | None:
+    """Return why a query that does not run has no row, None for one that does."""
+    match record.state:
+        case "PENDING":
+            return _reason("pending", "It waits for the first batch that runs it.")
+        case "PAUSED":
+            return _reason("paused", f"It is paused: POST /queries/{record.id}/resume has it go on.")
+        case "DRAINING":
+            return _reason("draining", "It is on its way out: only windows that are complete already still give rows.")
+        case "RETIRED" | "FINISHED":
+            return _reason("ended", "It is over, and no row will come.")
+        case "FAILED":
+            return _reason("failed", f"It failed: {record.error}")
+    return None
+
+
+def _unreadable(record: QueryRecord, catalog: Catalog) -> Iterator[dict[str, Any]]:
+    """Yield the streams that cannot be read; of one whose past is read, that may be told of itself only."""
+    for stream in record.stream_names:
+        for state in filter(None, map(catalog.by_id, dict.fromkeys((stream, origin_of(stream))))):
+            problem = state.unavailable or state.error
+            if problem:
+                name = state.definition.name
+                yield _reason("unreadable", f"Stream {name} cannot be read: {problem}", stream=name)
+
+
+def _unheard(record: QueryRecord, streams: list[tuple[str, StreamState]]) -> Iterator[dict[str, Any]]:
+    """Yield the streams of which the query has seen nothing."""
+    for stream, state in streams:
+        since = (record.active_from or {}).get(stream)
+        is_heard = state.clock is not None and (since is None or state.clock > since)
+        if is_heard or (state.is_idle and len(streams) > 1):  # joins do not wait for an idle stream
+            continue
+        yield _nothing_came(state, since)
+
+
+def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
+    name = state.definition.name
+    letters = f"GET /streams/{name}/dead-letters says why."
+    if state.malformed and not state.tuples:
+        return _reason("malformed", f"All {state.malformed} inputs of stream {name} are malformed; {letters}", name)
+    if since is None:
+        return _reason("no_tuple", f"No tuple of stream {name} has come.", name)
+    detail = (
+        f"No tuple of stream {name} has come that the query sees: {state.tuples} came, none later than"
+        f" {rfc3339(since)}, which is where the query begins."
+    )
+    if state.late or state.malformed:
+        detail += f" {state.late} more were late and {state.malformed} malformed; {letters}"
+    return _reason("no_tuple", detail, name)
+
+
+def _filtered(record: QueryRecord) -> dict[str, Any]:
+    if record.query.window is None:
+        detail = "Tuples came; WHERE, or a join with a table, lets none of them through."
+    elif record.query.emit.delay_us is None:
+        detail = "Tuples came; WHERE or HAVING lets none of them through."
+    else:
+        delay = record.query.emit.delay_us / 1e6
+        detail = f"Tuples came; changes are emitted {delay:g} s after the first, or WHERE and HAVING let none through."
+    return _reason("filtered", detail)
+
+
+def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: list[StreamState]) -> dict[str, Any]:
+    """Return why no window has given a row: it is not over, or nothing in it is let through."""
+    waited_for = [state for state in streams if not state.is_idle] or streams
+    last = min(waited_for, key=lambda state: -(2**63) if state.watermark is None else state.watermark)
+    reached = last.watermark
+    if reached is None:
+        return _nothing_came(last, None)
+    begun = [since for since in (record.active_from or {}).values() if since is not None]
+    if isinstance(window, SessionWindow):
+        end = (last.clock or reached) + window.gap_us
+        if reached < end:
+            return _not_over(last, reached, end, "A session ends when nothing of it came for its gap.")
+        detail = "All sessions have ended, and none gave a row: WHERE, HAVING or a join lets no tuple through."
+        return _reason("filtered", detail, last.definition.name, reached)
+    first_end = _end_after(window, max(begin + 1 for begin in begun)) if begun else None
+    next_end = _end_after(window, reached)
+    fired = min((state.fired for state in waited_for if state.fired is not None), default=None)
+    if first_end is None:
+        hint = "Windows before that had no tuple, or WHERE and HAVING let none through."
+        return _not_over(last, reached, next_end, hint)
+    if reached < first_end:
+        return _not_over(last, reached, first_end, "It is the query's first.")
+    if fired is not None and fired < first_end:
+        detail = f"The watermark of stream {last.definition.name} has passed the first window; its rows are formed."
+        return _reason("watermark", detail, last.definition.name, reached, first_end)
+    detail = (
+        f"Windows have ended, the first at {rfc3339(first_end)}, and none gave a row: WHERE, HAVING or a join lets no"
+        f" tuple of them through, or none lies in them. The next ends at {rfc3339(next_end)}, the watermark is"
+        f" {rfc3339(reached)}."
+    )
+    return _reason("filtered", detail, last.definition.name, reached, next_end)
+
+
+def _not_over(state: StreamState, watermark: int, end: int, hint: str) -> dict[str, Any]:
+    name = state.definition.name
+    moves = rfc3339(end + state.definition.schema.lateness_us)
+    detail = (
+        f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where the window ends. A tuple"
+        f" with a time from {moves} on moves it there, and so does POST /streams/{name}/watermark. {hint}"
+    )
+    return _reason("watermark", detail, name, watermark, end)
+
+
+def _end_after(window: Window, us: int) -> int:
+    """Return the least end of a window after a time."""
+    first = window.offset_us + window.size_us
+    return first + ((us - first) // window.slide_us + 1) * window.slide_us
+
+
+def _reason(
+    reason: str, detail: str, stream: str | None = None, watermark: int | None = None, end: int | None = None
+) -> dict[str, Any]:
+    return {
+        "reason": reason,
+        "detail": detail,
+        "stream": stream,
+        "watermark": rfc3339(watermark),
+        "window_end": rfc3339(end),
+    }

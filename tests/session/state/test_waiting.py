@@ -1,0 +1,174 @@
+"""Why a query without rows has none, by its record and its streams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from braid.operators.expressions import Column
+from braid.operators.joins.query import Join, JoinInput
+from braid.operators.query_parts import Output
+from braid.operators.windows import Emit, SessionWindow, Window
+from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.query_record import RUNNING, STATES, QueryRecord
+from braid.session.state.waiting import REASONS, waiting_for
+from braid.sources.core.replays import replay_of
+from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from tests.session.queries import aggregation, selection
+from tests.session.records import record as query_record
+
+SECOND = 1_000_000
+SCHEMA = StreamSchema((Field("k", BIGINT), Field("time", TIMESTAMP)), "time", 2 * SECOND)
+MINUTE = Window(60 * SECOND, 60 * SECOND)
+
+
+def catalog(**states: dict[str, Any]) -> Catalog:
+    """Return a catalog with stream s-1 of the first name, s-2 of the second, as they are said to be."""
+    found = Catalog()
+    for number, (name, fields) in enumerate(states.items(), 1):
+        definition = StreamDefinition(f"s-{number}", name, SCHEMA, "push", "json")
+        seconds = {key: value * SECOND for key, value in fields.items() if key in ("clock", "watermark", "fired")}
+        found.add(StreamState(definition, **{**fields, **seconds}))
+    return found
+
+
+def running(query: Any = None, since: int | None = None, **fields: Any) -> QueryRecord:
+    """Return a query that runs, and began when the clock of its streams was at a second."""
+    query = query or selection()
+    names = dict(zip(query.streams, ("purchases", "ads"), strict=False))
+    active_from = dict.fromkeys(names, None if since is None else since * SECOND)
+    return query_record(1, RUNNING, None, query=query, stream_names=names, active_from=active_from, **fields)
+
+
+def why(record: QueryRecord, **states: dict[str, Any]) -> dict[str, Any]:
+    answer = waiting_for(record, catalog(**states))
+    assert answer is not None
+    assert answer["reason"] in REASONS
+    return answer
+
+
+def join() -> Join:
+    inputs = tuple(JoinInput(f"s-{n}", alias, None, (Column("k", BIGINT),)) for n, alias in ((1, "p"), (2, "a")))
+    return Join(inputs, MINUTE, (Output("k", Column("p.k", BIGINT)),))
+
+
+def test_a_query_with_rows_waits_for_nothing() -> None:
+    for state in STATES:
+        assert waiting_for(query_record(1, state, rows_out=1), catalog(purchases={})) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("PENDING", "pending"),
+        ("PAUSED", "paused"),
+        ("DRAINING", "draining"),
+        ("RETIRED", "ended"),
+        ("FINISHED", "ended"),
+        ("FAILED", "failed"),
+    ],
+)
+def test_a_query_that_does_not_run_says_so(state: str, reason: str) -> None:
+    answer = why(query_record(1, state, error="it is too large"), purchases={"clock": 5, "tuples": 5})
+    assert answer["reason"] == reason
+    assert ("too large" in answer["detail"]) == (state == "FAILED")
+
+
+def test_no_tuple_has_come() -> None:
+    answer = why(running(), purchases={})
+    assert (answer["reason"], answer["stream"]) == ("no_tuple", "purchases")
+    assert answer["watermark"] is answer["window_end"] is None
+
+
+def test_all_tuples_came_before_the_query_began() -> None:
+    answer = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12})
+    assert answer["reason"] == "no_tuple"
+    assert "12 came, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
+    late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 3, "malformed": 4})
+    assert "3 more were late and 4 malformed" in late["detail"]
+
+
+def test_all_inputs_are_malformed() -> None:
+    answer = why(running(), purchases={"malformed": 9})
+    assert answer["reason"] == "malformed"
+    assert "All 9 inputs" in answer["detail"]
+    assert "GET /streams/purchases/dead-letters" in answer["detail"]
+
+
+@pytest.mark.parametrize("problem", [{"unavailable": "no broker answers"}, {"error": "no broker answers"}])
+def test_a_stream_that_cannot_be_read_says_why(problem: dict[str, str]) -> None:
+    answer = why(running(), purchases={"clock": 5, "watermark": 3, "tuples": 1, **problem})
+    assert (answer["reason"], answer["stream"]) == ("unreadable", "purchases")
+    assert "no broker answers" in answer["detail"]
+
+
+@pytest.mark.parametrize(
+    ("since", "clock", "end"),
+    [(10, 50, 60), (None, 50, 60), (59, 61, 60), (60, 70, 120), (None, 59, 60), (None, 62, 120)],
+)
+def test_the_watermark_is_before_the_end_of_the_first_window(since: int | None, clock: int, end: int) -> None:
+    query = running(aggregation(window=MINUTE), since)
+    answer = why(query, purchases={"clock": clock, "watermark": clock - 2, "tuples": 3})
+    assert answer["reason"] == "watermark"
+    assert answer["watermark"].startswith(f"1970-01-01T00:{(clock - 2) // 60:02d}:{(clock - 2) % 60:02d}")
+    assert answer["window_end"].startswith(f"1970-01-01T00:{end // 60:02d}:00")
+    assert f"from 1970-01-01T00:{end // 60:02d}:02.000000Z on" in answer["detail"], "the end and the lateness"
+
+
+def test_of_hopping_windows_with_an_offset_the_next_one_counts() -> None:
+    query = running(aggregation(window=Window(30 * SECOND, 10 * SECOND, 3 * SECOND)), since=44)
+    answer = why(query, purchases={"clock": 50, "watermark": 46, "tuples": 3})
+    assert answer["window_end"] == "1970-01-01T00:00:53.000000Z"
+
+
+def test_a_session_ends_its_gap_after_the_newest_tuple() -> None:
+    query = running(aggregation(window=SessionWindow(30 * SECOND)), since=1)
+    answer = why(query, purchases={"clock": 50, "watermark": 48, "tuples": 3})
+    assert (answer["reason"], answer["window_end"]) == ("watermark", "1970-01-01T00:01:20.000000Z")
+    assert why(query, purchases={"clock": 50, "watermark": 90, "tuples": 3})["reason"] == "filtered", "it was set"
+
+
+def test_a_query_that_reads_the_past_says_so() -> None:
+    query = replace(running(), state="CATCHING_UP")
+    for read in ({}, {"clock": 5, "watermark": 3, "tuples": 5}):
+        assert why(query, purchases=read)["reason"] == "catching_up"
+    assert why(query, purchases={"error": "it is gone"})["reason"] == "unreadable"
+
+
+def test_a_stream_whose_past_is_read_may_be_what_cannot_be_read() -> None:
+    found = catalog(purchases={"unavailable": "no broker answers"})
+    found.add(StreamState(replay_of(found["purchases"], "q-1")))
+    query = running(replace(selection(), stream="s-1.q-1"))
+    answer = waiting_for(query, found)
+    assert answer is not None
+    assert answer["reason"] == "unreadable"
+
+
+def test_windows_that_are_being_worked_off_are_said() -> None:
+    query = running(aggregation(window=MINUTE), since=10)
+    answer = why(query, purchases={"clock": 500, "watermark": 498, "fired": 20, "tuples": 3})
+    assert answer["reason"] == "watermark"
+    assert "its rows are formed" in answer["detail"]
+
+
+def test_tuples_came_and_none_is_let_through() -> None:
+    came = {"clock": 500, "watermark": 498, "fired": 498, "tuples": 3}
+    early = replace(aggregation(window=MINUTE), emit=Emit(stream=True, after_watermark=False))
+    for query in (selection(), aggregation(window=MINUTE), early):
+        answer = why(running(query, since=10), purchases=came)
+        assert answer["reason"] == "filtered"
+        assert "WHERE" in answer["detail"]
+
+
+def test_a_join_waits_for_its_last_stream() -> None:
+    came = {"clock": 500, "watermark": 498, "fired": 10, "tuples": 3}
+    answer = why(running(join(), since=1), purchases=came, ads={})
+    assert (answer["reason"], answer["stream"]) == ("no_tuple", "ads")
+    answer = why(running(join(), since=1), purchases=came, ads={"clock": 30, "watermark": 28, "tuples": 1})
+    assert (answer["reason"], answer["stream"]) == ("watermark", "ads")
+    idle = {"clock": 30, "watermark": 28, "fired": 498, "tuples": 1, "is_idle": True}
+    assert why(running(join(), since=1), purchases={**came, "fired": 498}, ads=idle)["reason"] == "filtered"
+    nothing = why(running(join()), purchases={"is_idle": True}, ads={"is_idle": True})
+    assert nothing["reason"] == "no_tuple"
