@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from braid.api.metrics.histograms import Histograms, family, label_names, labelled
 from braid.session.state.query_record import QueryRecord
+from braid.sources.core.latency import KNOWN_WITHIN_US
 
 OTHER = "other"
 
@@ -74,7 +75,7 @@ class LatencyMoment:
             ),
             self.event_time.text(
                 "braid_query_event_time_latency_seconds",
-                "Latency of results: now minus the greatest event time that contributed.",
+                "Latency of results: now minus the greatest event time that contributed, if that is less than a day.",
                 rows,
                 ids,
             ),
@@ -156,8 +157,9 @@ class QuerySeries:
         for block in record["results"]:
             rows = self._rows(block["slots"])
             np.add.at(self._results, rows, np.asarray(block["counts"], np.int64))
-            latest_event_us = np.array(block["latest_event_us"], np.float64)  # None becomes NaN
-            self._event_time.observe(rows, (committed - latest_event_us) / 1e6)
+            latencies_us = committed - np.array(block["latest_event_us"], np.float64)  # None becomes NaN
+            is_known = np.abs(latencies_us) < KNOWN_WITHIN_US
+            self._event_time.observe(rows, np.where(is_known, latencies_us, np.nan) / 1e6)
             self._processing_time.observe(rows, np.full(len(rows), batch_seconds))
         self._count_windows([block for block in record["results"] if "windows" in block])
 

@@ -27,6 +27,7 @@ from braid.operators.queries import Query, query_from_json
 from braid.router.deployment import Deployment, EventTimes
 from braid.session.state.sharing import shared, shared_dict
 from braid.session.state.times import rfc3339
+from braid.sources.core.latency import latency_us
 from braid.sources.core.names import composed
 from braid.sources.core.replays import is_replay
 
@@ -224,7 +225,7 @@ class QueryRecord:
         self.rows_out += rows
         self.last_result_us = committed_us
         if latest_event_us is not None:
-            self.event_time_latency_us = committed_us - latest_event_us
+            self.event_time_latency_us = latency_us(committed_us, latest_event_us)
 
     def describe(self) -> dict[str, Any]:
         """Return the body of GET /queries/{id}, but for what it waits for and how its rows are delivered."""

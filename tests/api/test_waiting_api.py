@@ -82,6 +82,18 @@ def test_a_query_that_is_over_without_rows_says_so(rest: Rest) -> None:
     assert reason(rest, query["id"]) == "ended"
 
 
+def test_recorded_data_has_no_latency(rest: Rest) -> None:
+    query = rest.query()
+    block = {"path": "results/none.arrow", "kind": "selection", "slots": [query["slot"]], "counts": [1]}
+    day = 86_400 * SECOND
+    for event_us, latency in ((0, None), (5 * day + 1, 86_399.999999), (6 * day + SECOND, -1.0), (7 * day, None)):
+        rest.commit(results=[{**block, "latest_event_us": [event_us]}], committed_us=6 * day)
+        assert rest.get(f"/queries/{query['id']}")["event_time_latency_seconds"] == latency
+    metrics = rest.client.get("/metrics").text
+    assert f'braid_query_event_time_latency_seconds_count{{query_id="{query["id"]}"}} 2' in metrics
+    assert f'braid_query_results_total{{query_id="{query["id"]}"}} 4' in metrics
+
+
 def test_the_document_says_which_reasons_there_are(rest: Rest) -> None:
     answers = rest.get("/openapi.json")["paths"]["/queries/{id}"]["get"]["responses"]["200"]["content"]
     schema = answers["application/json"]["schema"]["properties"]["waiting_for"]

@@ -319,6 +319,17 @@ def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
     expect(waiting).to_be_hidden()
 
 
+def test_recorded_data_is_not_behind(rest: Rest, person: Visit) -> None:
+    stream = rest.service.session.streams.definition("purchases").id
+    read = {stream: {"tuples": 1, "late": 0, "malformed": 0, "bytes": 1}}
+    rest.commit(streams=read, clocks={stream: 5 * SECOND}, watermarks={stream: 3 * SECOND})
+    page = person.open()
+    watermark = page.locator("#streams tbody td").nth(2)
+    expect(watermark).to_have_attribute("title", re.compile("watermark 1970-01-01"))
+    expect(watermark).to_have_text("\N{EN DASH}")
+    expect(page.locator("#figure-behind")).to_have_text("\N{EN DASH}")
+
+
 def test_a_query_that_is_not_there_says_so(person: Visit) -> None:
     page = person.open("#/queries/q-99")
     expect(page.get_by_role("alert")).to_contain_text("q-99")

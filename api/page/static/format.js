@@ -38,9 +38,12 @@ export function span(seconds) {
 /** How long ago: 1.47 s ago. */
 export const ago = (seconds) => (seconds === null ? NONE : `${duration(Math.max(0, seconds))} ago`);
 
-/** How far a time lies behind now, in seconds; null without a time. */
+const RECORDED = 86_400;
+
+/** How far a time lies behind now, in seconds; null without a time, and for one of recorded data, a day off or more. */
 export function secondsBehind(iso) {
-  return iso ? (Date.now() - Date.parse(iso)) / 1000 : null;
+  const seconds = iso ? (Date.now() - Date.parse(iso)) / 1000 : null;
+  return seconds !== null && Math.abs(seconds) < RECORDED ? seconds : null;
 }
 
 /** The time of an RFC 3339 text: 21:53:52.25, with the date in front when it is not today's. */
