@@ -17,7 +17,7 @@ define step
 endef
 
 .PHONY: chaos check help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
-	bench-control bench-kafka bench-push soak first-mark picture clean
+	bench-control bench-kafka bench-push bench-replays soak first-mark picture clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -106,6 +106,9 @@ bench-kafka: setup ## how many tuples a second come from Kafka; ARGUMENTS="--que
 
 bench-push: setup ## how many tuples a second pushes bring; ARGUMENTS="--format arrow --queries 1000"
 	@$(PY) -m braid.bench_driver.programs.push_rate $(ARGUMENTS)
+
+bench-replays: setup ## what queries that start in the past take, and cost live ones; ARGUMENTS="--rows 5000000"
+	@$(PY) -m braid.bench_driver.programs.replays $(ARGUMENTS)
 
 picture: setup ## take the picture of the page that the documents show
 	@$(PY) -m tests.page.picture
