@@ -1,6 +1,6 @@
 """A deliverer: follows the batch log and the delivery log, and has workers deliver what is new.
 
-Several can share the work (:mod:`braid.router.delivery.share`).
+Several can share the work (:mod:`braid.router.delivery.shards`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from braid.router.delivery.delivery import Delivery, NewRows
 from braid.router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
 from braid.router.delivery.progress import DeliveryProgress, part_of, read_progress, tell_alive, write_progress
 from braid.router.delivery.refused_rows import RefusedRows
-from braid.router.delivery.share import DeliveryShard, holding
+from braid.router.delivery.shards import DeliveryShard, holding
 from braid.router.delivery.sink_worker import SinkWorker
 from braid.router.result_reader import ResultReader
 from braid.router.sinks.sink import DelivererIdentity
@@ -37,12 +37,12 @@ log = logging.getLogger("braid.deliverer")
 
 
 class Deliverer:
-    """Delivers the queries of a share until it is told to stop; used by one thread."""
+    """Delivers the queries of a shard until it is stopped; used by one thread."""
 
-    def __init__(self, storage: Storage, share: DeliveryShard, sink_folder: str = "") -> None:
+    def __init__(self, storage: Storage, shard: DeliveryShard, sink_folder: str = "") -> None:
         """Confine sinks as the service does; ``sink_folder`` is the folder for them where this machine has another."""
         self._storage = storage
-        self._share = share
+        self._shard = shard
         self._sink_folder = sink_folder
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCHES)
@@ -58,10 +58,10 @@ class Deliverer:
 
     def run(self, stopping: threading.Event) -> None:
         """Deliver until ``stopping`` is set; then end what runs and save."""
-        with holding(self._storage, self._share, stopping):
+        with holding(self._storage, self._shard, stopping):
             if stopping.is_set():
                 return
-            self._progress = read_progress(self._storage, self._share.parts)
+            self._progress = read_progress(self._storage, self._shard.parts)
             saver = threading.Thread(target=self._save_all, args=(stopping,), name="saver", daemon=True)
             saver.start()
             try:
@@ -80,7 +80,7 @@ class Deliverer:
     def step(self) -> None:
         """Hear of queries and batches."""
         if self._follower.follow():
-            if not self._has_begun:  # a delivery looks for rows in what is visible now; it is told of later batches
+            if not self._has_begun:  # a delivery looks for rows in what is visible now; later batches are passed to it
                 self._reader.index.advance(self._newest_known())
                 self._has_begun = True
             self._take_queries()
@@ -92,12 +92,12 @@ class Deliverer:
                 worker.rest_quietly()
         if time.monotonic() >= self._trim_due:
             self._trim_due = time.monotonic() + TRIM_SECONDS
-            self._refused.trim(self._share.parts, self._oldest_seq)
+            self._refused.trim(self._shard.parts, self._oldest_seq)
 
     def _take_queries(self) -> None:
         queries = self._follower.deliveries.queries
         for query in queries.values():
-            if part_of(query.id) not in self._share.parts:
+            if part_of(query.id) not in self._shard.parts:
                 continue
             if query.id not in self._deliveries:
                 if not self._progress.setdefault(query.id, DeliveryProgress()).is_over:
@@ -121,7 +121,7 @@ class Deliverer:
         confinement = Confinement.of(self._storage)
         if self._sink_folder:
             confinement = replace(confinement, sink_folder=self._sink_folder)
-        name = f"{zlib.crc32(self._storage.location.encode()):08x}-{self._share.number}-{self._share.of}"
+        name = f"{zlib.crc32(self._storage.location.encode()):08x}-{self._shard.number}-{self._shard.of}"
         return DelivererIdentity(name, confinement)
 
     def _begin(self, query: DeliveredQuery) -> None:
@@ -192,11 +192,11 @@ class Deliverer:
             try:
                 self._save()
             except Exception:  # a full disk, say: the next time may be better
-                log.exception("saving failed")
+                log.exception("saving the progress of deliveries failed")
 
     def _save(self) -> None:
         """Write the parts in which something has changed, and that it is alive."""
-        tell_alive(self._storage, f"{self._share.number}-{self._share.of}", self._share.parts, time.time_ns() // 1000)
+        tell_alive(self._storage, f"{self._shard.number}-{self._shard.of}", self._shard.parts, time.time_ns() // 1000)
         parts = self._dropped.copy()
         self._dropped -= parts
         deliveries = self._deliveries.copy()
