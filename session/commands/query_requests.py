@@ -178,7 +178,7 @@ def plan_requests(
                     "CREATE OR REPLACE QUERY is a statement for POST /sql; PUT /queries/{id} replaces a query, too."
                 )
             if parsed.sink is not None and request.sink is not None:
-                raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
+                raise NotAllowed("The request must name one sink; got one in the SQL and one beside it. Leave one out.")
             own_name = _first_given(request.name, parsed.name)
             if own_name is not None:
                 check_new_name(own_name)

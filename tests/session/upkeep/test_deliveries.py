@@ -221,7 +221,7 @@ def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
     [
         ("kafka", '"log" or an object'),
         ({"path": "x"}, "connector of a sink must be one of.*'file'"),
-        ({"connector": "file"}, "must have the option 'path'"),
+        ({"connector": "file"}, "needs the option 'path'"),
         ({"connector": "file", "path": ["x"]}, "must be a text, a number or a truth value"),
         ({"connector": "file", "path": "x", "flush_rows": "many"}, "flush_rows"),
         ({"connector": "file", "path": "x", "flush_seconds": -1}, "flush_seconds"),
@@ -240,9 +240,9 @@ def test_sql_says_sinks_too(driver: Driver) -> None:
         (query,) = driver.run(sql.format("purchases", price).replace("QUERY q", f"QUERY q{price}"))
         assert driver.session.lookup.describe(query)["sink"] == {"connector": "file", "path": "rows", "flush_rows": "7"}
         assert query in new_follower(driver).deliveries.queries
-    with pytest.raises(NotAllowed, match="said once"):
+    with pytest.raises(NotAllowed, match="must name one sink"):
         driver.create(sql.format("purchases", 7), sink=FILE)
-    with pytest.raises(NotAllowed, match="must have the option 'path'"):
+    with pytest.raises(NotAllowed, match="needs the option 'path'"):
         driver.create(sql.replace(", path = 'rows'", "").format("purchases", 7))
 
 
