@@ -103,7 +103,9 @@ def _shown(name: str, value: Any) -> str:
                 return f"{value // size} {unit}"
     if name.endswith("_seconds") or name == "drain_timeout":
         return f"{value / 3600:g} h" if value and value % 3600 == 0 else f"{value:g} s"
-    return f"{value:,}".replace(",", " ") if isinstance(value, (int, float)) else f"`{value}`"
+    if isinstance(value, (int, float)):
+        return f"{value:,}".replace(",", " ") if value >= 10_000 else f"{value:g}"
+    return f"`{value}`"
 
 
 if __name__ == "__main__":
