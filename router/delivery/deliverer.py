@@ -17,7 +17,7 @@ from braid.engine.data_layout import BATCHES
 from braid.router.batch_index import BatchIndex
 from braid.router.delivery.delivery import Delivery, NewRows
 from braid.router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
-from braid.router.delivery.progress import DeliveryProgress, part_of, read_progress, tell_alive, write_progress
+from braid.router.delivery.progress import DeliveryProgress, part_of, read_progress, write_alive, write_progress
 from braid.router.delivery.refused_rows import RefusedRows
 from braid.router.delivery.shards import DeliveryShard, holding
 from braid.router.delivery.sink_worker import SinkWorker
@@ -78,7 +78,7 @@ class Deliverer:
                 self._save()
 
     def step(self) -> None:
-        """Hear of queries and batches."""
+        """Take in new queries and batches."""
         if self._follower.follow():
             if not self._has_begun:  # a delivery looks for rows in what is visible now; later batches are passed to it
                 self._reader.index.advance(self._newest_known())
@@ -137,7 +137,7 @@ class Deliverer:
 
     def _take_batches(self) -> None:
         index, epoch = self._reader.index, self._follower.deliveries.epoch
-        self._tell_ends()
+        self._report_ends()
         for seq in self._batches.numbers_after(index.latest):
             try:
                 record = self._batches.read(seq)
@@ -146,8 +146,8 @@ class Deliverer:
             if record["epoch"] > epoch:  # whose its slots are will be known in a moment
                 return
             index.absorb(record)
-            self._tell_rows(seq)
-            self._tell_ends()
+            self._report_rows(seq)
+            self._report_ends()
 
     def _newest_known(self) -> int:
         """Return the newest batch whose epoch is known."""
@@ -160,7 +160,7 @@ class Deliverer:
         """Return the oldest batch that is kept."""
         return min(self._batches.numbers(), default=1)
 
-    def _tell_rows(self, seq: int) -> None:
+    def _report_rows(self, seq: int) -> None:
         """Tell workers that a batch is visible, and which queries have rows in it."""
         entry = self._reader.index.entry(seq)
         rows: dict[int, int] = defaultdict(int)
@@ -175,7 +175,7 @@ class Deliverer:
         for worker, new_rows in new_rows_by_worker.items():
             worker.see(seq, new_rows)
 
-    def _tell_ends(self) -> None:
+    def _report_ends(self) -> None:
         """Tell workers of queries all of whose rows are visible."""
         index = self._reader.index
         if not index.latest:
@@ -196,7 +196,7 @@ class Deliverer:
 
     def _save(self) -> None:
         """Write the parts in which something has changed, and that it is alive."""
-        tell_alive(self._storage, f"{self._shard.number}-{self._shard.of}", self._shard.parts, time.time_ns() // 1000)
+        write_alive(self._storage, f"{self._shard.number}-{self._shard.of}", self._shard.parts, time.time_ns() // 1000)
         parts = self._dropped.copy()
         self._dropped -= parts
         deliveries = self._deliveries.copy()
