@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from braid.api.transport import (
@@ -63,6 +64,7 @@ class QueryFields(TypedDict, total=False):
     sink: str | Mapping[str, Any] | None
     ttl_seconds: float | None
     labels: Mapping[str, str] | None
+    start: str | None
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,15 @@ class BraidClient(Transport):
         call: Object = {"content": content, "media_type": MEDIA_TYPES[format], "key": key}
         return self._object("POST", f"/streams/{segment(stream)}/events", **call)
 
+    def raise_watermark(self, stream: str, time: datetime | str) -> Object:
+        """Say that nothing earlier than `time` comes of a stream any more."""
+        text = time if isinstance(time, str) else time.isoformat()
+        return self._object("POST", f"/streams/{segment(stream)}/watermark", body={"time": text})
+
+    def end_stream(self, stream: str) -> Object:
+        """Say that nothing comes of a stream any more: its windows are final, and its queries finish."""
+        return self._object("POST", f"/streams/{segment(stream)}/watermark", body={"end": True})
+
     def dead_letters(self, stream: str, after: str | None = None, limit: int | None = None) -> Object:
         """Read the rows no query sees: `{"rows", "cursor"}`."""
         query = {"after": after, "limit": limit}
@@ -151,7 +162,7 @@ class BraidClient(Transport):
     def create_query(
         self, sql: str, wait: float | None = None, key: str | None = None, **fields: Unpack[QueryFields]
     ) -> Object:
-        """Register one query; with `wait` (seconds) answer once it is RUNNING or the time is up."""
+        """Register one query; with `wait` (seconds) answer once it runs or catches up, or the time is up."""
         body = query_body(sql, **fields)
         return self._object("POST", "/queries", body=body, query={"wait": wait}, key=key, wait=wait)
 

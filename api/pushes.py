@@ -24,6 +24,7 @@ from typing import Any
 from braid.session.log.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
 from braid.sources.connectors.push import PARTITION, PushLog, folder_gone, is_file_at
 from braid.sources.core.errors import NotAllowed, NotReady, Overloaded
+from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
 from braid.sources.formats.decoded import Decoded
@@ -46,8 +47,12 @@ class PushStream:
         max_waiting: int,
         now_us: int,
         read: int = 0,
+        kept_bytes: int = 0,
     ) -> None:
-        """Open the log, of which batches have ``read`` what lies below this offset."""
+        """Open the log, of which batches have ``read`` what lies below this offset.
+
+        The newest ``kept_bytes`` of it stay, whether they were read or not.
+        """
         self.log = PushLog(storage, definition)
         self._name = definition.name
         self._max_waiting = max_waiting
@@ -57,11 +62,16 @@ class PushStream:
         self._keep_us = keep_us
         self._changed = threading.Condition()
         self._running: set[str] = set()
+        self._kept_bytes = kept_bytes
+        self._storage = storage
         self._saved = OutcomeSegments(storage, f"{FOLDER}/{definition.id}/outcomes")
         self._saved.load()
+        self._saved_path = f"{FOLDER}/{definition.id}/keys-saved.json"
+        # the keys of all frames below are in that folder
+        self._saved_upto: int = storage.get_json(self._saved_path)["offset"] if storage.exists(self._saved_path) else 0
         # by key, the rows that are in frames only
         self._newest: dict[str, Row] = {}
-        for frame in self.log.kept_frames():
+        for frame in self.log.kept_frames(self._saved_upto):
             if frame.key is not None:
                 self._newest[frame.key] = [frame.key, frame.fingerprint, frame.received_us, frame.outcome]
             if frame.end > max(frame.first, read):
@@ -142,27 +152,39 @@ class PushStream:
             self._newest = {key: row for key, row in self._newest.items() if row[2] >= before_us}
         self._saved.expire(before_us - 1)
 
-    def trim(self, offset: int) -> None:
-        """Save keys, and drop the segments below ``offset``; for one caller at a time."""
+    def trim(self, offset: int, needed_from: int) -> None:
+        """Save keys, and drop the segments below ``needed_from``; for one caller at a time.
+
+        Batches that are never replayed have read what is below ``offset``; replays of the stream may need it still.
+        """
+        upto = self.log.segment_at(offset)
         with self._changed:
             rows = list(self._newest.values())
-        if not self.log.has_segments_below(offset):
+        if upto <= self._saved_upto:
             del rows[len(rows) // SEGMENT_OUTCOMES * SEGMENT_OUTCOMES :]
         self._saved.add(rows)
         with self._changed:
             for row in rows:
                 if self._newest.get(row[0]) is row:
                     del self._newest[row[0]]
-        self.log.trim(offset)
+        if upto > self._saved_upto:
+            self._storage.put_json(self._saved_path, {"offset": upto})
+            self._saved_upto = upto
+        self.log.trim(needed_from, self._kept_bytes)
 
 
 class Pushes:
     """The push streams of one service; each log is opened when it is first pushed to."""
 
     def __init__(
-        self, storage: Storage, keep_seconds: float, max_waiting: int, offsets: Callable[[str], Mapping[str, Any]]
+        self,
+        storage: Storage,
+        keep_seconds: float,
+        max_waiting: int,
+        offsets: Callable[[str], Mapping[str, Any]],
+        kept_bytes: int = 0,
     ) -> None:
-        """Keep keys for so long; of each stream ``max_waiting`` bytes may wait to be read.
+        """Keep keys for so long; of each stream ``max_waiting`` bytes may wait to be read, and ``kept_bytes`` stay.
 
         ``offsets`` tells up to where batches have read the partitions of a stream, by its id.
         """
@@ -175,10 +197,12 @@ class Pushes:
         self._keep_us = round(keep_seconds * 1e6)
         self._max_waiting = max_waiting
         self._offsets = offsets
+        self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
         self._streams: dict[str, PushStream] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._read: dict[str, deque[tuple[int, int]]] = {}
+        self._passed: dict[str, int] = {}
         self._dropped: dict[str, int] = {}
         self._seq = 0
         self._closed = False
@@ -220,6 +244,7 @@ class Pushes:
             self._max_waiting,
             _now_us(),
             self._read_of(definition.id),
+            self._kept_bytes,
         )
         try:
             with self._lock:
@@ -246,25 +271,33 @@ class Pushes:
                         self._streams[stream].note_read(offset)
 
     def trim(self, defined: set[str]) -> None:
-        """Drop what batches that are never replayed have read, and the folders of streams that are not defined."""
+        """Drop what batches that are never replayed have read, and the folders of streams that are not defined.
+
+        ``defined`` has replays, too: what one of them has not read stays.
+        """
         with self._lock:
             last_final = self._seq - BATCHES_KEPT
-            offsets = {stream: _take_passed(read_queue, last_final) for stream, read_queue in self._read.items()}
+            for stream, read_queue in self._read.items():
+                self._passed[stream] = _take_passed(read_queue, last_final) or self._passed.get(stream, 0)
             for stream in self._read.keys() - defined:
-                del self._read[stream]
+                del self._read[stream], self._passed[stream]
+            needed_from = dict(self._passed)
+            for stream in defined:
+                origin = origin_of(stream)
+                needed_from[origin] = min(needed_from.get(origin, 0), needed_from.get(stream, 0))
             for stream in self._opening.keys() - defined:
                 del self._opening[stream]
             dropped_streams = [self._streams.pop(stream) for stream in self._streams.keys() - defined]
             kept_streams = [
-                (self._streams[stream_id], offset)
-                for stream_id, offset in offsets.items()
+                (self._streams[stream_id], offset, needed_from[stream_id])
+                for stream_id, offset in self._passed.items()
                 if stream_id in self._streams
             ]
         for push_stream in dropped_streams:
             push_stream.log.close()
-        for push_stream, offset in kept_streams:
+        for push_stream, offset, oldest_needed in kept_streams:
             push_stream.expire(_now_us())
-            push_stream.trim(offset or 0)
+            push_stream.trim(offset, oldest_needed)
         on_disk = set(self._storage.names(FOLDER))
         for stream in on_disk - defined:
             if self._dropped.setdefault(stream, self._seq) < last_final:

@@ -172,6 +172,7 @@ def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     command = [sys.executable, "-m", "braid.engine.job_main", "--data-dir", _data_dir(settings, storage)]
     command += ["--master", settings.master, "--partitions", str(settings.partitions)]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
+    command += ["--replay-share", str(settings.replay_share)]
     command += ["--worker-memory-bytes", str(settings.worker_memory_bytes)]
     command += ["--batch-limit-seconds", str(settings.batch_limit_seconds)]
     command += ["--join-row-limit", str(settings.join_row_limit), "--flush-batches", settings.flush_batches]
@@ -305,7 +306,7 @@ def _trim(service: Service, stopped: threading.Event) -> None:
             log.info("old results removed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
 
     def trim_pushes() -> None:
-        service.pushes.trim({definition.id for definition in service.session.streams.definitions()})
+        service.pushes.trim(service.session.streams.ids())
 
     def trim_plans() -> None:
         trim_plan_log(service.storage, service.session.snapshot_epoch)

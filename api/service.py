@@ -110,7 +110,13 @@ class Service:
             dead_letters=dead_letters,
             refused=RefusedRows(storage),
             retention=retention,
-            pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes, session.streams.offsets),
+            pushes=Pushes(
+                storage,
+                settings.idempotency_seconds,
+                settings.push_backlog_bytes,
+                session.streams.offsets,
+                settings.push_retention_bytes,
+            ),
             metrics=Metrics(
                 session, storage, settings, lambda: why_not_ready() is None, lag.read, retention.count, job_counts
             ),

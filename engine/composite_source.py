@@ -31,7 +31,10 @@ _SHARED: dict[str, SourceTasks] = {}
 
 
 class CompositeSource(DataSource):
-    """Options: ``uri`` of the data folder, ``partitions`` (JSON list) and ``target_seconds`` of a batch."""
+    """Options: ``uri`` of the data folder, ``partitions`` (JSON list), ``target_seconds`` of a batch and
+    ``replay_share``, see
+    :class:`~braid.engine.planning.replaying.ReplayBudget`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -47,18 +50,20 @@ class CompositeSource(DataSource):
         return CompositeReader(
             self.options["uri"],
             orjson.loads(self.options["partitions"]),
-            self.options["target_seconds"],
+            float(self.options["target_seconds"]),
+            float(self.options["replay_share"]),
         )
 
 
 class CompositeReader(DataSourceStreamReader):
     """The planner half runs in one lasting process, ``read`` in the workers."""
 
-    def __init__(self, uri: str, partitions: list[int], target_seconds: str) -> None:
+    def __init__(self, uri: str, partitions: list[int], target_seconds: float, replay_share: float) -> None:
         self._uri = uri
         self._storage = Storage(uri)
         self._partitions = partitions
-        self._target_seconds = float(target_seconds)
+        self._target_seconds = target_seconds
+        self._replay_share = replay_share
         self._planner: Planner | None = None
         self._warm_ups = WARM_UP_BATCHES
 
@@ -71,7 +76,7 @@ class CompositeReader(DataSourceStreamReader):
         if self._planner is None:
             from braid.engine.planning.planner import Planner  # as in read
 
-            self._planner = Planner(self._storage, self._target_seconds)
+            self._planner = Planner(self._storage, self._target_seconds, replay_share=self._replay_share)
         begin, until = Offset.from_json(start), time.monotonic() + _ANSWER_SECONDS
         with noting_damage(self._storage):
             while (end := self._planner.latest(begin, time.time_ns() // 1000)) is begin:

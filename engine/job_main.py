@@ -36,6 +36,7 @@ from braid.engine.data_layout import (
     write_heartbeat,
 )
 from braid.engine.pipeline import JobSettings, settle_partitions, start_job, start_spark
+from braid.engine.planning.replaying import DEFAULT_SHARE
 from braid.engine.recovery.isolation_log import begin_attempt
 from braid.engine.sink import RouterSink, sweep_unpublished
 from braid.engine.spark.executor_pool import ExecutorPool
@@ -163,6 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--partitions", type=int, default=0, help="0: as many as the master has cores")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
+    parser.add_argument("--replay-share", type=float, default=DEFAULT_SHARE)
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
     parser.add_argument("--worker-memory-bytes", type=int, default=0, help="0: half of what there is, shared by cores")
     parser.add_argument("--batch-limit-seconds", type=float, default=60.0)
@@ -192,6 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
             master=options.master,
             partitions=partitions,
             target_seconds=options.batch_target_seconds,
+            replay_share=options.replay_share,
             join_row_limit=options.join_row_limit,
             flush_batches=options.flush_batches == "on",
             worker_memory_bytes=options.worker_memory_bytes or default_limit(slots(options.master, spark_conf)),

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from braid.engine.composite_source import CompositeSource
 from braid.engine.data_layout import PARTITIONS, read_partitions
+from braid.engine.planning.replaying import DEFAULT_SHARE
 from braid.engine.spark import class_archive
 from braid.engine.spark.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
 from braid.engine.spark.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
@@ -48,6 +49,7 @@ class JobSettings:
     partitions: int
     target_seconds: float
     join_row_limit: int
+    replay_share: float = DEFAULT_SHARE
     flush_batches: bool = True
     worker_memory_bytes: int = 0
     batch_limit_seconds: float = 60.0
@@ -108,6 +110,7 @@ def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]
         .option("uri", settings.uri)
         .option("partitions", orjson.dumps(partitions).decode())
         .option("target_seconds", str(settings.target_seconds))
+        .option("replay_share", str(settings.replay_share))
         .load()
     )
     return (

@@ -67,18 +67,27 @@ class SourceTasks:
         combiners: dict[str, BatchCombiner] = {}
         samples = _Samples(end.seq) if is_due(start.planned_us, end.planned_us) else None
         for share, span in self._spans(live, end, task, tasks):
-            shares[share.stream.id] = share
             if samples is not None:
                 samples.next_span()
-            inputs = self._operators_of(share.stream, live)
+            readers = [(share, self._operators_of(share.stream, live))]
+            for replay in (live.streams[stream] for stream, origin in end.joined.items() if origin == share.stream.id):
+                joined = shares.get(replay.id) or self._share_of(replay, end)
+                readers.append((joined, self._operators_of(replay, live)))
+            shares |= {reader.stream.id: reader for reader, _ in readers}
+            inputs = [operators for _, of_reader in readers for operators in of_reader]
             needed = {name for operators in inputs for name in operators.lookup_join.reads}
+            needed |= _read_again(readers)
             names = [name for name in share.stream.schema.names if name in needed]
             widest = max((operators.width for operators in inputs), default=0)
             at_once = even_share(span.end - span.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
             for tuples in _gathered(map(share.admit, self._read(share, span)), names, at_once):
-                for operators in inputs:
-                    combiner = combiners.setdefault(share.stream.id, BatchCombiner())
-                    yield from self._process(share, operators, tuples, combiner, end.seq, task, samples)
+                for reader, of_reader in readers:
+                    admitted = tuples if reader is share else reader.admit_again(tuples)
+                    for operators in of_reader:
+                        combiner = combiners.setdefault(reader.stream.id, BatchCombiner())
+                        yield from self._process(reader, operators, admitted, combiner, end.seq, task, samples)
+            for reader, _ in readers:
+                reader.unread = share.unread
         if task == 0:
             self._pass_over(shares, live, end)
         for stream, combiner in combiners.items():
@@ -92,7 +101,7 @@ class SourceTasks:
             "start": start.to_json(),
             "end": end.to_json(),
             "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
-            "follows": followed(live, end.idle),
+            "follows": {**followed(live, end.idle), **{stream: [origin] for stream, origin in end.joined.items()}},
             "percentiles": {s.id: p for s in live.streams.values() if (p := s.watermark.percentile) is not None},
             "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
             "streams": {share.stream.id: share.counts for share in shares.values()},
@@ -254,6 +263,19 @@ class _Samples:
             self._sampled.add(operators.name)
             sample = draw_sample(tuples, operators.sampled, self._seed)
             self.by_input.setdefault(operators.name, []).append(sample)
+
+
+def _read_again(readers: Sequence[tuple[StreamShare, Any]]) -> set[str]:
+    """Return the columns that replays need to be admitted what their origin, the first reader, admitted.
+
+    That is the event time, and all columns where tuples may be late for them alone.
+    """
+    (origin, _), *joined = readers
+    if not joined:
+        return set()
+    schema = origin.stream.schema
+    is_alike = all(replay.watermark == origin.watermark for replay, _ in joined)
+    return {schema.event_time} if is_alike else set(schema.names)
 
 
 def even_share(total: int, target: int) -> int:

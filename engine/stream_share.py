@@ -62,17 +62,32 @@ class StreamShare:
             return tuples
         if self.stream.watermark.percentile is not None:
             self.event_times.append(sum_up(times, points=POINTS_OF_CHUNK))
-        earliest_so_far, latest_so_far = self.counts["earliest_us"], self.counts["latest_us"]
-        self.counts["earliest_us"] = earliest if earliest_so_far is None else min(earliest_so_far, earliest)
-        self.counts["latest_us"] = latest if latest_so_far is None else max(latest_so_far, latest)
+        self._widen(earliest, latest)
         if self.watermark is None or earliest >= self.watermark:
             return tuples
         late = times < self.watermark
-        count = int(late.sum())
-        self.counts["late"] += count
-        details = pa.repeat(f"event time before the watermark {format_time(self.watermark)}", count)
-        self._set_aside("late", details, chunk.received_us, tuples.filter(pa.array(late)))
+        self._set_late_aside(tuples.filter(pa.array(late)), chunk.received_us)
         return tuples.filter(pa.array(~late))
+
+    def admit_again(self, tuples: pa.Table) -> pa.Table:
+        """Count tuples that the share of another stream admitted, set those aside that are late here, return the rest.
+
+        Shares of a replay that has joined its origin get what that admits; mostly both have one watermark.
+        """
+        times = np.asarray(tuples.column(self.stream.schema.event_time).combine_chunks().view(pa.int64()))
+        self.counts["tuples"] += len(times)
+        if not len(times):
+            return tuples
+        earliest, latest = kernels.extent(times)
+        self._widen(earliest, latest)
+        if self.stream.watermark.percentile is not None:
+            self.event_times.append(sum_up(times, points=POINTS_OF_CHUNK))
+        if self.watermark is None or earliest >= self.watermark:
+            return tuples
+        late = pa.array(times < self.watermark)
+        for batch in tuples.filter(late).combine_chunks().to_batches():
+            self._set_late_aside(batch, self._planned_us)
+        return tuples.filter(pc.invert(late))
 
     def pass_over(self, passed_over: PassedOver) -> None:
         """Count what the batch cannot be run with as malformed, and make one dead letter of it."""
@@ -113,6 +128,19 @@ class StreamShare:
             f" stream's option {MAX_FUTURE} sets the limit ('none': no limit)"
         )
         return pc.binary_join_element_wise("event time ", times_as_text(pa.array(times)), limit, "")
+
+    def _widen(self, earliest: int, latest: int) -> None:
+        """Take note of the first and the last event time of some tuples (µs)."""
+        earliest_so_far, latest_so_far = self.counts["earliest_us"], self.counts["latest_us"]
+        self.counts["earliest_us"] = earliest if earliest_so_far is None else min(earliest_so_far, earliest)
+        self.counts["latest_us"] = latest if latest_so_far is None else max(latest_so_far, latest)
+
+    def _set_late_aside(self, tuples: pa.RecordBatch, received_us: int) -> None:
+        """Count late tuples, and make dead letters of them."""
+        assert self.watermark is not None
+        self.counts["late"] += tuples.num_rows
+        details = pa.repeat(f"event time before the watermark {format_time(self.watermark)}", tuples.num_rows)
+        self._set_aside("late", details, received_us, tuples)
 
     def _set_aside(self, reason: str, details: pa.Array, received_us: int, tuples: pa.RecordBatch) -> None:
         """Make dead letters of tuples, some at a time: they take much memory while they become texts."""

@@ -83,6 +83,14 @@ class LiveQuery:
         return cls(**{**value, "query": query_from_json(value["query"])})
 
 
+def seen_after(streams: Iterable[str], clocks: Clocks, sees_after: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the event times after which a new query sees tuples: the clocks then, or what it says itself if later."""
+    return {
+        stream: max((us for us in (clocks.get(stream), sees_after.get(stream)) if us is not None), default=None)
+        for stream in streams
+    }
+
+
 @dataclass
 class _Index:
     """The queries of an epoch by what they read, so that no input has to go through all of them to find its own.
@@ -141,7 +149,7 @@ class LiveQueries(EpochState):
         self._remove(freed["id"] for freed in changelog["freed"])
         for created in changelog["created"]:
             query = query_from_json(created["query"])
-            active_from = {stream: clocks.get(stream) for stream in query.streams}
+            active_from = seen_after(query.streams, clocks, created.get("sees_after", {}))
             live = LiveQuery(
                 created["id"],
                 created["slot"],

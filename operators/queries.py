@@ -10,6 +10,7 @@ kind does with that is in the folder of the kind; :func:`braid.operators.kinds.k
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -65,6 +66,10 @@ class Selection:
     def in_written_order(self) -> Selection:
         """Return it: it joins nothing."""
         return self
+
+    def reading(self, streams: Mapping[str, str]) -> Selection:
+        """Return it over other streams of the same columns, by the ids of those that it reads."""
+        return replace(self, stream=streams.get(self.stream, self.stream))
 
     def set_apart(self, name: str) -> Selection:
         """Return a query that shares nothing with queries that are not set apart under the same name."""
@@ -133,6 +138,10 @@ class Aggregation:
     def in_written_order(self) -> Aggregation:
         """Return it: it joins nothing."""
         return self
+
+    def reading(self, streams: Mapping[str, str]) -> Aggregation:
+        """Return it over other streams of the same columns, by the ids of those that it reads."""
+        return replace(self, stream=streams.get(self.stream, self.stream))
 
     def set_apart(self, name: str) -> Aggregation:
         """Return a query that shares nothing with queries that are not set apart under the same name."""

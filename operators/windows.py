@@ -39,6 +39,11 @@ class Window:
         return 1e6 / self.slide_us
 
     @property
+    def reach_us(self) -> int:
+        """How long after a tuple the last window ends that it is in (µs), as long as no other tuple comes."""
+        return self.size_us
+
+    @property
     def longest_us(self) -> int:
         """How long they are at most (µs); 0 for sessions, which may be of any length."""
         return self.size_us
@@ -82,6 +87,11 @@ class SessionWindow:
     def ends_per_second(self) -> float:
         """How many end in a second of event time is not known: none is counted."""
         return 0.0
+
+    @property
+    def reach_us(self) -> int:
+        """How long after a tuple its session ends (µs), as long as no other tuple comes."""
+        return self.gap_us
 
     @property
     def longest_us(self) -> int:

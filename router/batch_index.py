@@ -21,6 +21,7 @@ from braid.router.cursor import CursorPosition, decode_cursor
 from braid.sources.core.errors import Gone, MalformedRequest
 from braid.sources.core.least_recently_used import LeastRecentlyUsed
 from braid.sources.core.record_log import RecordLog
+from braid.sources.core.replays import origin_of
 
 RECENT_RECORDS = 512
 OLD_RECORD_BYTES = 64 << 20
@@ -154,14 +155,14 @@ class BatchIndex:
             seq -= 1
 
     def with_dead_letters(self, seq: int, latest: int, stream: str) -> Iterator[BatchEntry]:
-        """Yield the batches ``seq … latest`` with dead letters of ``stream``."""
+        """Yield the batches ``seq … latest`` with dead letters of ``stream`` or of its replays."""
         while seq <= latest:
             is_whole_stretch = seq % STRETCH == 0 and seq + STRETCH <= latest and not self.in_memory(seq)
             if is_whole_stretch and stream not in self.summary(seq).streams_with_dead_letters:
                 seq += STRETCH
                 continue
             entry = self.entry(seq)
-            if any(stream == owner for owner, _, _ in entry.dead_letters):
+            if any(stream == origin_of(owner) for owner, _, _ in entry.dead_letters):
                 yield entry
             seq += 1
 
@@ -173,7 +174,7 @@ class BatchIndex:
             summary = self._summaries[start] = BatchSummary(
                 entries[0].epoch,
                 _bitset([block.slots for entry in entries for block in entry.blocks]),
-                frozenset(stream for entry in entries for stream, _, _ in entry.dead_letters),
+                frozenset(origin_of(stream) for entry in entries for stream, _, _ in entry.dead_letters),
             )
         return summary
 

@@ -17,10 +17,11 @@ from braid.router.batch_index import BatchEntry, BatchIndex
 from braid.router.page import Page, PageSpan, read_page
 from braid.sources.core.errors import CorruptData
 from braid.sources.core.least_recently_used import LeastRecentlyUsed
+from braid.sources.core.replays import origin_of, query_of
 from braid.sources.core.storage import Storage
 
 BLOCK_BYTES = 64 << 20
-SCHEMA = pa.schema(
+_STORED = pa.schema(
     [
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
@@ -29,6 +30,9 @@ SCHEMA = pa.schema(
         pa.field("raw", pa.string()),
     ]
 )
+_QUERY = pa.field("query", pa.string())
+SCHEMA = _STORED.append(_QUERY)
+"""``query`` is the query that read the past, of letters that a replay made; else NULL."""
 
 
 class DeadLetterReader:
@@ -49,27 +53,33 @@ class DeadLetterReader:
 
         def batches(seq: int) -> Iterator[tuple[BatchEntry, list[PageSpan]]]:
             for entry in self._index.with_dead_letters(seq, latest, stream):
-                blocks = [(path, rows) for owner, path, rows in entry.dead_letters if owner == stream]
-                ends = itertools.accumulate(rows for _, rows in blocks)
+                blocks = [
+                    (path, rows, query_of(owner))
+                    for owner, path, rows in entry.dead_letters
+                    if origin_of(owner) == stream
+                ]
+                ends = itertools.accumulate(rows for _, rows, _ in blocks)
                 yield (
                     entry,
                     [
-                        PageSpan(end - rows, rows, partial(self._take, path, rows))
-                        for (path, rows), end in zip(blocks, ends, strict=True)
+                        PageSpan(end - rows, rows, partial(self._take, path, rows, query))
+                        for (path, rows, query), end in zip(blocks, ends, strict=True)
                     ],
                 )
 
         return read_page(self._index, stream, after, latest, limit, batches, SCHEMA.empty_table)
 
-    def _take(self, path: str, rows: int, start: int, most: int) -> Iterator[pa.Table]:
-        yield self._open(path, rows).slice(start, most)
+    def _take(self, path: str, rows: int, query: str | None, start: int, most: int) -> Iterator[pa.Table]:
+        letters = self._open(path, rows).slice(start, most)
+        queries = pa.repeat(pa.scalar(query, pa.string()), letters.num_rows)
+        yield letters.append_column(_QUERY, queries)
 
     def forget(self, path: str) -> None:
         """Close the block at ``path``, whose file is being removed."""
         self._blocks.discard(path)
 
     def _open(self, path: str, rows: int) -> pa.Table:
-        block = self._blocks.get(path, lambda: read_table(self._storage, path).select(SCHEMA.names).cast(SCHEMA))
+        block = self._blocks.get(path, lambda: read_table(self._storage, path).select(_STORED.names).cast(_STORED))
         if block.num_rows != rows:
             raise CorruptData(f"The file {path} must have {rows} rows, as its record says; it has {block.num_rows}.")
         return block

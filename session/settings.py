@@ -39,6 +39,7 @@ _MAY_BE_ZERO = (
     "latency_target_seconds",
     "deliverers",
     "partitions",
+    "push_retention_bytes",
     "executors_max",
     "worker_memory_bytes",
 )
@@ -138,6 +139,8 @@ class Settings:
     """Requests that make a changelog due at once."""
     changelog_timeout_seconds: float = 0.1
     """Time after its first request at which a changelog is due."""
+    replay_share: float = 0.2
+    """Part of the time for new rows that queries which start in the past may take to catch up."""
     drain_timeout: float = 60.0
     """Seconds that a deleted query may go on for its last windows."""
     retention_seconds: float = 86400.0
@@ -174,6 +177,8 @@ class Settings:
     """Malformed rows of a pushed body; with more, nothing of it is kept."""
     push_backlog_bytes: int = 2 * 1024**3
     """Bytes of pushed rows of a stream that may wait for the job."""
+    push_retention_bytes: int = 1024**3
+    """Bytes of pushed rows of a stream that stay for queries that start in the past."""
 
     # Statements
     max_planning: int = 2

@@ -13,7 +13,8 @@ from braid.api.cli.output import print_json, print_list
 from braid.api.cli.plan import print_plan
 from braid.api.client import BraidClient, BraidRefused
 
-STATES = ("PENDING", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FAILED")
+STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FINISHED", "FAILED")
+ENDED = ("RETIRED", "FINISHED", "FAILED")
 
 
 @click.command(
@@ -170,7 +171,7 @@ def find_query(braid: BraidClient, id_or_name: str) -> dict[str, Any]:
         if refused.status != 404:
             raise
         matches = [query for query in braid.queries() if query.get("name") == id_or_name]
-        for ended in (("DRAINING", "RETIRED", "FAILED"), ("RETIRED", "FAILED")):  # a name is free once its query drains
+        for ended in (("DRAINING", *ENDED), ENDED):  # a name is free once its query drains
             matches = [query for query in matches if query.get("state") not in ended] or matches
         if not matches:
             raise

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
+from braid.api.cli.catching_up import catching_up
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, sink_value, wait_option, with_client
 from braid.api.cli.output import RowWriter, print_json
 from braid.api.cli.queries import find_query
@@ -42,6 +43,7 @@ _PAGE_ROWS = 1000
 @click.option("--sink", metavar="SINK", help="Where its rows go besides `braid results`; { … } is read as JSON.")
 @click.option("--ttl", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Retire it after that.")
 @click.option("--label", "labels", type=LABEL, multiple=True, help="Label, such as team=ads; may be repeated.")
+@click.option("--start", metavar="START", help="now, earliest, a time, or an interval before now such as '-1 hour'.")
 @click.option("--detach", is_flag=True, help="Only register it; it goes on when this command has ended.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N rows.")
 @wait_option("How long registering waits for the query to run.")
@@ -54,6 +56,7 @@ def query(
     sink: str | None,
     ttl: float | None,
     labels: tuple[tuple[str, str], ...],
+    start: str | None,
     detach: bool,
     limit: int | None,
     wait: float,
@@ -61,8 +64,8 @@ def query(
 ) -> None:
     """Register SQL as a query and follow its rows (- reads the SQL from standard input).
 
-    The query is retired when the command ends: with Ctrl-C, or after --limit rows. With --detach it is only
-    registered.
+    The query is retired when the command ends: with Ctrl-C, or after --limit rows. Over streams that end the
+    command ends by itself, with all rows. With --detach it is only registered.
     """
     if detach and limit is not None:
         raise click.UsageError("--limit counts rows that are followed: leave it out with --detach.")
@@ -71,6 +74,7 @@ def query(
         "sink": sink_value(sink),
         "ttl_seconds": ttl,
         "labels": dict(labels) or None,
+        "start": start,
     }
 
     # under one key, asking again gives the query that was registered, not a second one
@@ -173,12 +177,14 @@ def _follow_and_retire(
         registered = register(braid)
         _announce(registered, as_json, detach=False)
         writer = RowWriter(as_json)
-        for page in braid.follow_pages(str(registered["id"]), max_rows=limit):
-            _note_gap(page, as_json)
-            writer.write(page.rows)
-            cursor, is_over = page.cursor, page.end
+        query_id = str(registered["id"])
+        with catching_up(braid, registered):
+            for page in braid.follow_pages(query_id, max_rows=limit):
+                _note_gap(page, as_json)
+                writer.write(page.rows)
+                cursor, is_over = page.cursor, page.end
         if is_over:
-            _note(f"query {registered['id']} is RETIRED", as_json)
+            _note(f"query {query_id} is {braid.query(query_id).get('state', 'RETIRED')}", as_json)
     except KeyboardInterrupt:
         _leave_interrupted_line()
         if registered is None:

@@ -90,10 +90,11 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
     show_default=True,
     help="ndjson is sent as it comes, the others in one piece.",
 )
+@click.option("--end", is_flag=True, help="Nothing comes after these: windows are final, and queries finish.")
 @click.option("--key", type=KEY, help="Idempotency key: the same push with the same key counts once.")
 @json_option
 @with_client
-def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, key: str | None, as_json: bool) -> None:
+def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, end: bool, key: str | None, as_json: bool) -> None:
     """Push the rows in FILE (default: - for standard input) to STREAM.
 
     Rows that do not fit the stream are counted as rejected and kept as dead letters; the others are
@@ -125,6 +126,8 @@ def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, key: str | 
         if accepted or rejected:
             click.echo(f"Up to line {lines}: accepted {accepted}, rejected {rejected}. Then:", err=True)
         raise
+    if end:
+        braid.end_stream(stream)
     if as_json:
         print_json([{"accepted": accepted, "rejected": rejected, "errors": errors}])
         return

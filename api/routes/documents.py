@@ -222,6 +222,12 @@ QUERY_SCHEMA: Json = {
         },
         "ttl_seconds": {"type": ["number", "null"], "description": "Delete the query after this time"},
         "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+        "start": {
+            "type": ["string", "null"],
+            "description": "Where it starts to read its streams: `now`, `earliest`, a time (RFC 3339), or an interval"
+            " before now such as `-1 hour`. Else where the stream says: `earliest` for connector `file` and for `kafka`"
+            " with `scan.startup.mode` = `earliest-offset`, `now` for others.",
+        },
     },
 }
 RETIRE_SCHEMA: Json = {

@@ -24,7 +24,7 @@ from braid.session.state.requests import Outcome
 from braid.sources.core.errors import BraidError, Gone, MalformedRequest, TooLarge
 
 router = APIRouter(tags=["queries"])
-FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
+FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels", "start")
 QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEMA}]}
 
 

@@ -24,7 +24,7 @@ from braid.router.delivery.refused_rows import RefusedRow
 from braid.router.page import Gap, Page
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.query_lookup import RunningQuery
-from braid.session.state.query_record import RETIRED
+from braid.session.state.query_record import FINISHED, RETIRED
 from braid.session.state.times import rfc3339
 
 router = APIRouter(tags=["results"])
@@ -168,7 +168,7 @@ async def news_for(
         if remaining <= 0 or service.notifier.stopping:
             return False
         query = await deployed_query(service, caller, deployed.id)
-        if query.state == RETIRED or service.results.has_news(query, after):
+        if query.state in (RETIRED, FINISHED) or service.results.has_news(query, after):
             return True
         await service.notifier.wait(min(remaining, POLL_SECONDS))
         if await request.is_disconnected():
@@ -176,9 +176,9 @@ async def news_for(
 
 
 def is_end(service: Service, deployed: RunningQuery, page: Page) -> bool:
-    """Whether no row will ever follow: the query was RETIRED before the page was read, and the page has all."""
+    """Whether no row will ever follow: the query had ended before the page was read, and the page has all."""
     seen_all = service.results.index.latest >= (deployed.last_seq or 0)
-    return deployed.state == RETIRED and not page.has_more and seen_all
+    return deployed.state in (RETIRED, FINISHED) and not page.has_more and seen_all
 
 
 def _answer(service: Service, form: str, deployed: RunningQuery, after: str | None, limit: int) -> ResultsAnswer:

@@ -10,15 +10,26 @@ import pyarrow as pa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from braid.api.http.bodies import answer_once, fingerprint, idempotency_key, outcome, read_body, statement_of
+from braid.api.http.bodies import (
+    answer_once,
+    fingerprint,
+    idempotency_key,
+    outcome,
+    parse_json,
+    read_body,
+    statement_of,
+)
 from braid.api.routes import documents
 from braid.api.routes.access import AdminDep, ReaderDep, WriterDep
-from braid.api.routes.documents import EVENTS_BODY, After, Limit, answers, refused, sql_body
+from braid.api.routes.documents import EVENTS_BODY, After, Limit, answers, json_body, refused, sql_body
 from braid.api.routes.rows import in_pieces, json_page
 from braid.api.service import ServiceDep
+from braid.operators.event_times import ENDED
 from braid.session.state.requests import Outcome
 from braid.session.state.times import rfc3339
+from braid.sources.core.errors import MalformedRequest, NotAllowed
 from braid.sources.formats.decoding import decode
+from braid.sources.formats.temporal import parse_timestamp
 
 router = APIRouter(tags=["streams"])
 
@@ -67,7 +78,7 @@ _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line
 
 @router.post(
     "/streams/{name}/events",
-    responses=answers(200, "What is accepted is on disk.", _EXAMPLE, 400, 404, 413, 422, 429, 503),
+    responses=answers(200, "What is accepted is on disk.", _EXAMPLE, 400, 404, 409, 413, 422, 429, 503),
     openapi_extra=EVENTS_BODY,
 )
 async def push_events(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
@@ -76,7 +87,7 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted.
     """
     service.check_running()
-    service.session.streams.definition(name)
+    service.session.streams.check_open(name)
     key = idempotency_key(request)
     body = await read_body(request, service.settings.max_body_bytes)
     scoped = None if key is None else caller.scoped(key)
@@ -95,6 +106,52 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
 
     limiter = service.decoders if len(body) > LARGE_BYTES else None
     return Response(await to_thread.run_sync(push, limiter=limiter), media_type="application/json")
+
+
+_WATERMARK_SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "time": {"type": "string", "format": "date-time", "description": "Nothing earlier comes any more"},
+        "end": {"const": True, "description": "Nothing comes any more: all windows are final"},
+    },
+    "minProperties": 1,
+    "maxProperties": 1,
+}
+
+
+@router.post(
+    "/streams/{name}/watermark",
+    responses=answers(200, "The stream; what was said is on disk.", documents.STREAM, 400, 404, 413, 422, 503),
+    openapi_extra=json_body(_WATERMARK_SCHEMA, {"time": "2026-01-31T12:00:00Z"}),
+)
+async def raise_watermark(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
+    """Say that nothing earlier than a time comes of a stream any more, or nothing at all.
+
+    It counts once all rows are read that are there now. A watermark never falls: an earlier time changes nothing.
+    """
+    service.check_running()
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def raise_it() -> Outcome:
+        return outcome(200, service.session.streams.raise_watermark(name, _watermark_in(parse_json(body))))
+
+    return await answer_once(service, caller, request, body, raise_it)
+
+
+def _watermark_in(value: Any) -> int:
+    """Return the watermark that a body says (µs)."""
+    if isinstance(value, dict) and len(value) == 1:
+        if value.get("end") is True:
+            return ENDED
+        if isinstance(value.get("time"), str):
+            try:
+                return parse_timestamp(value["time"])
+            except ValueError as problem:
+                raise NotAllowed(f"time must be RFC 3339; got {value['time'][:100]!r}: {problem}.") from None
+    raise MalformedRequest(
+        f'A watermark is {{"time": "2026-01-31T12:00:00Z"}} or {{"end": true}}; got {str(value)[:200]}.'
+    )
 
 
 @router.get(
@@ -124,6 +181,7 @@ def _letters(rows: pa.Table) -> bytes:
             "reason": row["reason"],
             "detail": row["detail"],
             "received_at": rfc3339(row["received_us"]),
+            "query": row["query"],
             "tuple": None if row["tuple"] is None else orjson.Fragment(row["tuple"]),
             "raw": row["raw"],
         }

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from braid.sources.core.replays import origin_of
+
 # how many times the target a batch may take where tuples pile up
 LONGEST_BATCH = 4.0
 _BATCHES_COMPARED = 3
@@ -107,15 +109,15 @@ class TupleCosts:
                 self._firing_us[stream] /= 2
 
     def of(self, stream: str) -> float:
-        """Return what it costs to read a tuple of a stream."""
-        return self._reading.get(stream, 1.0)
+        """Return what it costs to read a tuple of a stream; of a replay not yet read, one of its origin."""
+        return self._reading.get(stream, self._reading.get(origin_of(stream), 1.0))
 
     def most(self, stream: str, waiting: int) -> int:
         """Return how many of the tuples that wait may be read: as many as have windows for `LONGEST_BATCH` to be fired.
 
         While nothing is known of a stream that is few.
         """
-        if stream not in self._reading:
+        if stream not in self._reading and origin_of(stream) not in self._reading:
             return min(waiting, FIRST_TUPLES)
         return min(waiting, max(1, int(LONGEST_BATCH * self._target_us / self._firing_us.get(stream, 1e-9))))
 

@@ -59,7 +59,8 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         clock = clocks.get(stream)
         if stream in recent:
             clock = percentile_of(recent[stream], agreed["percentiles"][stream])
-        watermarks[stream] = advance_watermark(watermarks.get(stream), clock, agreed["lateness"].get(stream, 0))
+        watermark = advance_watermark(watermarks.get(stream), clock, agreed["lateness"].get(stream, 0))
+        watermarks[stream] = watermark if stream in unread else advance_watermark(watermark, end.raised.get(stream), 0)
     return {
         "seq": end.seq,
         "epoch": end.epoch,
@@ -67,6 +68,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "clocks_at_start": dict(end.clocks),
         "clocks": clocks,
         "watermarks": raise_idle(watermarks, agreed["follows"]),
+        "joined": {stream: dict(end.begins[stream]) for stream in end.joined},
         "idle": list(end.idle),
         "earliest": earliest,
         "recent": recent,

@@ -53,6 +53,8 @@ class ExpectedEnds:
     def __init__(self) -> None:
         self._queries: dict[str, tuple[tuple[str, ...], Window | None]] = {}
         self._combs: _PeriodicEnds | None = None
+        self._lengths_us: dict[str, int] = {}
+        self._longest_us: dict[tuple[str, ...], int] | None = None
 
     def __contains__(self, query_id: str) -> bool:
         return query_id in self._queries
@@ -61,12 +63,40 @@ class ExpectedEnds:
         """Take note of a new query."""
         is_final = query.emit.delay_us is None and query.emit.after_watermark
         self._queries[query_id] = query.streams, sliding(query.window) if is_final else None
-        self._combs = None
+        self._lengths_us[query_id] = 0 if query.window is None else query.window.reach_us
+        self._combs = self._longest_us = None
 
     def remove(self, query_id: str) -> None:
         """Take note that a query is gone."""
         self._queries.pop(query_id, None)
-        self._combs = None
+        self._lengths_us.pop(query_id, None)
+        self._combs = self._longest_us = None
+
+    @property
+    def joins(self) -> Mapping[tuple[str, ...], int]:
+        """The streams that queries read, as these join them, and how long after a tuple its last window ends (µs)."""
+        if self._longest_us is None:
+            self._longest_us = {}
+            for query_id, (streams, _) in self._queries.items():
+                self._longest_us[streams] = max(self._lengths_us[query_id], self._longest_us.get(streams, 0))
+        return self._longest_us
+
+    def last_end(self, stream: str, clocks: Mapping[str, int | None]) -> int | None:
+        """Return the last end of a window that needs a stream's watermark (µs), None without any.
+
+        ``clocks`` are those of all streams: joins wait for a stream as long as another one has tuples.
+        """
+        newest = (
+            (us, [at for each in streams if (at := clocks.get(each)) is not None])
+            for streams, us in self.joins.items()
+            if stream in streams
+        )
+        return max((us + max(clocks_of) for us, clocks_of in newest if clocks_of), default=None)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that some query reads."""
+        return frozenset(stream for streams in self.joins for stream in streams)
 
     def around(self, delays: Mapping[str, int], reached: Mapping[str, int], now_us: int) -> tuple[int, int, int]:
         """Return how many windows ended and were not fired, how long it is until the next end, and how many then do.

@@ -43,6 +43,9 @@ class Offset:
     and ``firing_budget_us`` what the others may cost (:mod:`braid.operators.windowing.firing_limit`). ``failed`` are
     queries, by id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over``
     are spans that this batch could not be run with, which become dead letters (:mod:`braid.engine.recovery.isolation`).
+    ``joined`` are the replays that begin where their origin begins, by their ids, each with that of its origin: from
+    then on they get what that reads. ``raised`` are watermarks to which this batch raises those of streams: set from
+    outside, or of streams that have ended.
     """
 
     seq: int = 0
@@ -62,6 +65,8 @@ class Offset:
     firing_budget_us: float = math.inf
     failed: Mapping[str, str] = field(default_factory=dict)
     passed_over: Sequence[PassedOver] = ()
+    joined: Mapping[str, str] = field(default_factory=dict)
+    raised: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs, with its checksum."""
@@ -83,6 +88,8 @@ class Offset:
             "firing_budget_us": self.firing_budget_us if math.isfinite(self.firing_budget_us) else None,
             "failed": dict(self.failed),
             "passed_over": [list(passed_over) for passed_over in self.passed_over],
+            "joined": dict(self.joined),
+            "raised": dict(self.raised),
         }
         return {**value, "crc": _checksum(value)}
 
@@ -108,10 +115,11 @@ class Offset:
 
     @property
     def spans(self) -> list[Span]:
-        """What the batch that ends here reads, without what is empty."""
+        """What the batch that ends here reads, without what is empty; replays that have joined read nothing."""
         return [
             Span(stream, partition, self.begins[stream][partition], end)
             for stream, partitions in self.streams.items()
+            if stream not in self.joined
             for partition, end in partitions.items()
             if end > self.begins[stream][partition]
         ]

@@ -28,12 +28,25 @@ from braid.engine.planning.batch_start import BatchStart
 from braid.engine.planning.fair_shares import fair_shares
 from braid.engine.planning.idleness import Idleness
 from braid.engine.planning.offsets import Offset
+from braid.engine.planning.positions import (
+    Positions,
+    begins_of,
+    ends_of,
+    no_further,
+    part_way,
+    skipped_of,
+    tuples_between,
+    tuples_of,
+)
 from braid.engine.planning.processing_clock import ProcessingClock
+from braid.engine.planning.raised_watermarks import ADVANCE_US, RaisedWatermarks, advanced
+from braid.engine.planning.replaying import DEFAULT_SHARE, ReplayBudget, held_back, joined_replays, replayed_extents
 from braid.operators.epoch_state import EpochChange, EpochState
 from braid.operators.queries import query_from_json
 from braid.sources.connectors.connector import Connector, Extent
 from braid.sources.connectors.registry import open_for_planner
 from braid.sources.core.record_log import RecordLog
+from braid.sources.core.replays import is_replay, origin_of
 from braid.sources.core.storage import Storage
 
 # how long a stream rests that could not be read: at first, and at most, doubling in between
@@ -45,10 +58,10 @@ KEPT_BUSY_US = 45_000_000
 
 HEARTBEAT_SECONDS = 1.0
 
-NOTHING = Extent(0, 0)
-_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "partitions": {}}
+# connectors of streams that are read before their first query
+READ_AT_ONCE = ("push", "generator")
 
-Positions = Mapping[str, Mapping[str, int]]
+_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "partitions": {}}
 
 log = logging.getLogger("braid.planner")
 
@@ -57,7 +70,11 @@ class Planner:
     """Answers Spark's ``latestOffset``."""
 
     def __init__(
-        self, storage: Storage, target_seconds: float, monotonic_ns: Callable[[], int] = time.monotonic_ns
+        self,
+        storage: Storage,
+        target_seconds: float,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        replay_share: float = DEFAULT_SHARE,
     ) -> None:
         self._storage = storage
         self._changelogs = RecordLog(storage, CHANGELOGS)
@@ -69,6 +86,7 @@ class Planner:
         self._budget = BatchBudget(target_seconds)
         self._costs = TupleCosts(target_seconds)
         self._firing = FiringBudget(target_seconds)
+        self._replays = ReplayBudget(replay_share)
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
         self._planned: _Planned | None = None
@@ -79,6 +97,7 @@ class Planner:
         self._problems: dict[str, str] = {}
         self._told_problems: dict[str, str] | None = None
         self._heartbeat_due = 0.0
+        self._raised = RaisedWatermarks()
 
     def latest(self, start: Offset, now_us: int) -> Offset:
         """Return the offset at which the next batch ends, or ``start`` when there is nothing to do yet."""
@@ -88,29 +107,41 @@ class Planner:
             return start
         self._learn(start.seq, record)
         self._follow_changelogs()
-        available = {stream: self._available(stream, now_us) for stream in self._state.streams}
         reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
-        begins = _begins(reached, available)
-        skipped = _skipped(reached, available)
+        available = self._all_available(reached, now_us)
+        begins = begins_of(reached, available)
+        skipped = skipped_of(reached, available)
         self._find_cut_off(begins, available)
         self._tell_problems()
         now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
         idle = self._idle(begins, available)
         fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
-        streams = self._bounded(begins, available, fire_to)
-        tuples = _tuples_between(begins, streams)
+        joined = joined_replays(begins)
+        bounds = {
+            stream: self._connectors[stream].bounds()
+            for stream, extents in available.items()
+            if extents and not is_replay(stream)
+        }
+        raised = self._raised.raised(
+            self._state.raised, begins, ends_of(begins, available), bounds, record["watermarks"]
+        )
+        if now_us - start.planned_us >= ADVANCE_US:
+            raised |= advanced(self._state.streams, start.idle, self._start.ends, record, now_us)
+        streams = self._bounded(begins, available, fire_to, joined)
+        own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
+        tuples = tuples_between(begins, own)
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
-        is_news = self._epoch != start.epoch or idle != start.idle
+        is_news = self._epoch != start.epoch or idle != start.idle or joined != start.joined
         is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
-        is_needed = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
+        is_needed = is_news or bool(raised) or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
         if not tuples and not is_needed:
             return start
-        ends = _ends(begins, available)
-        waiting = _tuples_between(begins, ends) - tuples
+        ends = {stream: of_stream for stream, of_stream in ends_of(begins, available).items() if stream in own}
+        waiting = tuples_between(begins, ends) - tuples
         is_urgent = is_needed or waiting > 0 or start.waiting > 0
-        cost, all_cost = self._cost_between(begins, streams), self._cost_between(begins, ends)
-        read = [stream for stream in streams if _tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
+        cost, all_cost = self._cost_between(begins, own), self._cost_between(begins, ends)
+        read = [stream for stream in own if tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us, cost, read):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
@@ -132,6 +163,8 @@ class Planner:
             fire_to=fire_to,
             firing_budget_us=self._firing.us,
             failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},
+            joined=joined,
+            raised=raised,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
@@ -171,8 +204,31 @@ class Planner:
             elif counts["tuples"]:
                 self._rests.pop(stream, None)
 
+    def _all_available(self, reached: Positions, now_us: int) -> dict[str, Mapping[str, Extent]]:
+        """Return what is available of each stream that is read, nothing where that is to wait.
+
+        A stream is read from its first query on, and by pushes and generators from its declaration on; its connector is
+        asked before, as some begin where they are asked first. A replay without queries stays where it is.
+        """
+        streams, read = self._state.streams, self._start.ends.streams
+        extents = {stream: self._available(stream, now_us) for stream in streams if not is_replay(stream)}
+        replayed = {origin_of(stream) for stream in streams if is_replay(stream)}
+        available: dict[str, Mapping[str, Extent]] = {
+            stream: of_stream
+            for stream, of_stream in extents.items()
+            if reached.get(stream) or stream in read or stream in replayed or streams[stream].connector in READ_AT_ONCE
+        }
+        for stream in filter(is_replay, streams):
+            origin = origin_of(stream)
+            has_joined = bool(reached.get(stream)) and reached[stream] == reached.get(origin)
+            if extents[origin] and (has_joined or (stream in read and not self._is_resting(stream))):
+                available[stream] = replayed_extents(extents[origin], self._connectors[origin].oldest())
+            else:
+                available[stream] = {}
+        return available
+
     def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
-        if stream in self._rests and time.monotonic() < self._rests[stream].until:
+        if self._is_resting(stream):
             return {}
         self._problems.pop(stream, None)
         try:
@@ -187,12 +243,15 @@ class Planner:
             self._problems[stream] = problem
         return extents
 
+    def _is_resting(self, stream: str) -> bool:
+        return stream in self._rests and time.monotonic() < self._rests[stream].until
+
     def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> tuple[str, ...]:
         """Return the streams that have been silent for their ``idle_timeout``.
 
         A stream some partition of which does not answer is not idle: what that partition holds must not become late.
         """
-        ends = _ends(begins, available)
+        ends = ends_of(begins, available)
         silent = {
             stream
             for stream, extents in available.items()
@@ -255,22 +314,46 @@ class Planner:
         return self._connectors[stream]
 
     def _bounded(
-        self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], firing: Collection[str]
+        self,
+        begins: Positions,
+        available: Mapping[str, Mapping[str, Extent]],
+        firing: Collection[str],
+        joined: Mapping[str, str],
     ) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much.
 
         Nothing is read of the streams that are ``firing``: more windows of theirs would be due before these are done.
+        Replays that have ``joined`` their origin end where it ends, and others no later: they are to meet it there.
         """
-        ends = _ends(begins, available)
+        held = {*firing, *(joined[stream] for stream in firing if stream in joined)}
+        live = {stream: places for stream, places in begins.items() if not is_replay(stream)}
+        ends = self._part_ways(live, ends_of(live, available), held, self._budget.tuples)
+        replays = {stream: places for stream, places in begins.items() if is_replay(stream) and stream not in joined}
+        if replays:
+            held |= held_back(replays, self._start.ends.joins, self._newest[1]["watermarks"])
+            budget = self._replays.most(
+                self._cost_between(live, ends), self._budget.tuples, self._monotonic_ns() // 1000
+            )
+            upto = {
+                stream: no_further(replays[stream], of_stream, ends[origin_of(stream)])
+                for stream, of_stream in ends_of(replays, available).items()
+            }
+            ends |= self._part_ways(replays, upto, held, budget)
+        return {**ends, **{stream: ends[origin] for stream, origin in joined.items()}}
+
+    def _part_ways(
+        self, begins: Positions, ends: Positions, held: Collection[str], budget: float
+    ) -> dict[str, dict[str, int]]:
+        """Return up to where streams are read for a budget; those that are ``held`` stay where they are."""
         waiting = {
-            stream: 0 if stream in firing else self._costs.most(stream, _tuples_of(partitions, ends[stream]))
+            stream: 0 if stream in held else self._costs.most(stream, tuples_of(partitions, ends[stream]))
             for stream, partitions in begins.items()
         }
-        shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, self._budget.tuples)
-        return {stream: _part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
+        shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, budget)
+        return {stream: part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
 
     def _cost_between(self, begins: Positions, ends: Positions) -> float:
-        return sum(_tuples_of(begins[stream], ends[stream]) * self._costs.of(stream) for stream in ends)
+        return sum(tuples_of(begins[stream], ends[stream]) * self._costs.of(stream) for stream in ends)
 
 
 @dataclass(frozen=True)
@@ -297,55 +380,3 @@ class _Rest:
     def again(self) -> _Rest:
         seconds = min(max(2 * self.seconds, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
         return _Rest(seconds, time.monotonic() + seconds)
-
-
-def _begins(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
-    """Return where to go on: where each partition got to, and where a new one starts.
-
-    A partition that is out of sight keeps its place; one that no longer has it raises when it is read, unless the
-    stream does without what is gone.
-    """
-    return {
-        stream: {
-            **reached.get(stream, {}),
-            **{p: max(place, extents[p].skip_to) for p, place in _places(reached, stream, extents).items()},
-        }
-        for stream, extents in available.items()
-    }
-
-
-def _skipped(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, int]:
-    """Return how many offsets are gone of streams that do without; only where there are some."""
-    counts = {
-        stream: sum(max(extents[p].skip_to - place, 0) for p, place in _places(reached, stream, extents).items())
-        for stream, extents in available.items()
-    }
-    return {stream: count for stream, count in counts.items() if count}
-
-
-def _places(reached: Positions, stream: str, extents: Mapping[str, Extent]) -> dict[str, int]:
-    """Return where each partition that is in sight got to, or starts."""
-    places = reached.get(stream, {})
-    return {p: places.get(p, extent.start) for p, extent in extents.items()}
-
-
-def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
-    """Return where what is available ends."""
-    return {
-        stream: {p: max(begin, available[stream].get(p, NOTHING).end) for p, begin in partitions.items()}
-        for stream, partitions in begins.items()
-    }
-
-
-def _part_way(begins: Mapping[str, int], ends: Mapping[str, int], tuples: int) -> dict[str, int]:
-    """Return up to where so many tuples of a stream are read, or a few more: of each partition the same part."""
-    part = tuples / max(1, _tuples_of(begins, ends))
-    return {p: begin - int(-(ends[p] - begin) * part // 1) for p, begin in begins.items()}
-
-
-def _tuples_of(begins: Mapping[str, int], ends: Mapping[str, int]) -> int:
-    return sum(end - begins[p] for p, end in ends.items())
-
-
-def _tuples_between(begins: Positions, ends: Positions) -> int:
-    return sum(_tuples_of(begins[stream], partitions) for stream, partitions in ends.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -146,6 +147,11 @@ class Join:
     def in_written_order(self) -> Join:
         """Return a join whose inputs are joined as they are written."""
         return replace(self, is_reordered=False)
+
+    def reading(self, streams: Mapping[str, str]) -> Join:
+        """Return it over other streams of the same columns, by the ids of those that it reads."""
+        inputs = tuple(replace(each, stream=streams.get(each.stream, each.stream)) for each in self.inputs)
+        return replace(self, inputs=inputs)
 
     def set_apart(self, name: str) -> Join:
         """Return a query that shares nothing with queries that are not set apart under the same name."""

@@ -17,6 +17,7 @@ from braid.session.state.query_record import QueryRecord
 from braid.session.state.session_state import SessionState
 from braid.sources.core.errors import Conflict, Overloaded, UnknownObject
 from braid.sources.core.names import name_key
+from braid.sources.core.replays import origin_of
 
 MAX_SHOWN = 20
 """How many queries an error names."""
@@ -137,4 +138,6 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
 
 
 def _uses(record: QueryRecord, object_id: str) -> bool:
-    return object_id in record.stream_names or any(lookup.table == object_id for lookup in lookups_of(record.query))
+    return object_id in map(origin_of, record.stream_names) or any(
+        lookup.table == object_id for lookup in lookups_of(record.query)
+    )

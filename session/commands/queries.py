@@ -19,13 +19,14 @@ from braid.session.commands.admission import NOBODY, Owner, check_new_queries, c
 from braid.session.commands.plans import Plans
 from braid.session.commands.query_lookup import QueryLookup
 from braid.session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
+from braid.session.commands.starts import place
 from braid.session.commands.table_rows import NamedTables, TableRows
 from braid.session.commands.writer import Command, CommandGroup, Started, Wake, Writer
 from braid.session.log.idempotency import current, current_key, has_effect
 from braid.session.settings import OFF, Settings
 from braid.session.sql.select import plan_select
 from braid.session.sql.statements import Select
-from braid.session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, full_name
+from braid.session.state.query_record import CATCHING_UP, DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, full_name
 from braid.session.state.requests import (
     Key,
     QueriesAccepted,
@@ -132,6 +133,9 @@ class Queries:
             check_new_queries(group.state, planned, limit, owner, replaced_id, group.new_queries)
             for record, query_id in zip(records, group.state.new_query_ids(len(records)), strict=True):
                 record.id, record.created_us = query_id, group.at_us
+            pending = dict(group.state.pending.replays)
+            for record, p in zip(records, planned, strict=True):
+                place(record, p.start, group.state.catalog, pending)
             if replaced is None:
                 return QueriesAccepted(records, key)
             return QueryReplaced(records[0], replaced.id, drain, key)
@@ -139,6 +143,7 @@ class Queries:
         def identified() -> Answer:
             for description, record in zip(answer, records, strict=True):
                 description["id"], description["created_at"] = record.id, rfc3339(record.created_us)
+                description["operator"] = record.operator
             return answer
 
         tables = [version for p in planned for version in p.tables]
@@ -246,7 +251,7 @@ class Queries:
         record, key = self._lookup.record(id_or_name), current_key()
 
         def check(_: CommandGroup) -> QueryResumed | None:
-            if record.state in (PENDING, RUNNING):
+            if record.state in (PENDING, CATCHING_UP, RUNNING):
                 return None
             if record.state != PAUSED:
                 raise _not_allowed_now(record, "resume")

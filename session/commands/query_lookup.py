@@ -14,6 +14,7 @@ from typing import Any
 from braid.operators.queries import Query
 from braid.router.deployment import Deployment
 from braid.session.access.principal import ADMIN, ANYONE, Principal
+from braid.session.commands.catching_up import describe_progress
 from braid.session.log.archive import Archive
 from braid.session.state.applied_epoch import SlotChange
 from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
@@ -104,7 +105,7 @@ class QueryLookup:
 
     @property
     def unfinished(self) -> int:
-        """How many queries are neither RETIRED nor FAILED."""
+        """How many queries are not in a final state."""
         return self._state.queries.unfinished
 
     def record(self, id_or_name: str) -> QueryRecord:
@@ -127,8 +128,11 @@ class QueryLookup:
         """Return a query as :meth:`describe` does; None when it is unknown, or in a file only."""
         with self._lock:
             record = self._state.queries.find(query_id)
-            described = None if record is None else record.describe()
+            described = None if record is None else self._shown(record)
         return None if described is None else self._with_delivery(described)
+
+    def _shown(self, record: QueryRecord) -> dict[str, Any]:
+        return {**record.describe(), "progress": describe_progress(record, self._state.catalog)}
 
     def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(query["sink"], dict):
@@ -233,7 +237,7 @@ class QueryLookup:
         if state is not None and record.state != state:  # most are not; the others are checked again under the lock
             return []
         with self._lock:
-            return [record.describe()] if state in (None, record.state) else []
+            return [self._shown(record)] if state in (None, record.state) else []
 
     def _archived(self, query_id: str) -> QueryRecord:
         """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""

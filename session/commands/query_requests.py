@@ -12,6 +12,7 @@ from braid.operators.kinds import operator_of
 from braid.operators.queries import Query, lookups_of
 from braid.router.sinks.connectors import SinkDefinition, read_sink
 from braid.session.commands import planning
+from braid.session.commands.starts import Start, read_start
 from braid.session.commands.statements import read_query
 from braid.session.commands.table_rows import NamedTables
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
@@ -39,8 +40,11 @@ class QueryRequest:
     sink: Any = None
     ttl_seconds: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    start: str | None = None
 
     def __post_init__(self) -> None:
+        if self.start is not None:
+            read_start(self.start)
         if self.name is not None:
             check_name(self.name)
             object.__setattr__(self, "name", composed(self.name))
@@ -88,7 +92,8 @@ class PlannedQuery:
     """A request with its query planned.
 
     ``streams`` maps the ids of its streams to their names; ``tables`` are its static tables as they were read; ``sink``
-    is the checked definition of its sink, as the record keeps it; ``tenant`` is whose query it will be.
+    is the checked definition of its sink, as the record keeps it; ``tenant`` is whose query it will be, ``start`` where
+    it is asked to start.
     """
 
     request: QueryRequest
@@ -98,6 +103,7 @@ class PlannedQuery:
     tables: tuple[TableVersion, ...] = ()
     sink: Any = None
     tenant: str | None = None
+    start: Start | None = None
 
     @property
     def full_name(self) -> str | None:
@@ -119,6 +125,7 @@ class PlannedQuery:
             ttl_seconds=self.request.ttl_seconds,
             labels=shared_dict(dict(self.request.labels)),
             replaces=replaced,
+            start=None if self.start is None else self.start.text,
         )
 
 
@@ -179,6 +186,12 @@ def plan_requests(
                 )
             if parsed.sink is not None and request.sink is not None:
                 raise NotAllowed("The request must name one sink; got one in the SQL and one beside it. Leave one out.")
+            if parsed.start is not None and request.start is not None:
+                raise NotAllowed(
+                    "The request must name one start; got one in the SQL and one beside it. Leave one out."
+                )
+            start_text = _first_given(parsed.start, request.start)
+            start = None if start_text is None else read_start(start_text)
             own_name = _first_given(request.name, parsed.name)
             if own_name is not None:
                 check_new_name(own_name)
@@ -194,7 +207,7 @@ def plan_requests(
         streams = shared_dict({stream: names[stream] for stream in parsed.query.streams})
         versions = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(parsed.query)})
         recorded_sink = sink_spec if sink is None else sink.to_json()
-        planned.append(PlannedQuery(request, name, parsed.query, streams, versions, recorded_sink, tenant))
+        planned.append(PlannedQuery(request, name, parsed.query, streams, versions, recorded_sink, tenant, start))
     return planned
 
 

@@ -6,13 +6,15 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from braid.operators.event_times import ENDED
 from braid.session.commands.admission import check_new_name, check_unused
 from braid.session.commands.statements import read_create_stream, to_definition
 from braid.session.commands.writer import Command, CommandGroup, Writer
 from braid.session.log.idempotency import current_key, has_effect
 from braid.session.settings import Settings
-from braid.session.state.requests import StreamCreated, StreamDropped
+from braid.session.state.requests import StreamCreated, StreamDropped, WatermarkRaised
 from braid.session.state.session_state import SessionState
+from braid.sources.core.errors import Conflict
 from braid.sources.core.names import name_key
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
@@ -57,10 +59,35 @@ class Streams:
         if not has_effect():
             self._writer.submit(Command(check, changes={name_key(name)})).wait()
 
+    def raise_watermark(self, name: str, watermark_us: int) -> dict[str, Any]:
+        """Have nothing earlier come of a stream any more, and return its description; ENDED: nothing at all.
+
+        It counts once all is read that is there now; durable when this returns. A watermark never falls.
+        """
+        key = current_key()
+
+        def check(group: CommandGroup) -> WatermarkRaised:
+            return WatermarkRaised(group.state.catalog.state(name).definition.id, watermark_us, key)
+
+        if not has_effect():
+            self._writer.submit(Command(check, uses={name_key(name)})).wait()
+        return self.describe(name)
+
+    def check_open(self, name: str) -> None:
+        """Raise Conflict for a stream that was ended from outside: it takes no more tuples."""
+        with self._lock:
+            raised = self._state.catalog.state(name).raised
+        if raised == ENDED:
+            raise Conflict(
+                f"Stream {name!r} has ended (POST /streams/{name}/watermark), so it takes no more rows. Create another"
+                " stream for them.",
+                stream=name,
+            )
+
     def describe_all(self) -> list[dict[str, Any]]:
         """Return all streams as GET /streams shows them."""
         with self._lock:
-            return [stream.describe() for stream in self._state.catalog.states()]
+            return [stream.describe() for stream in self._state.catalog.named()]
 
     def describe(self, name: str) -> dict[str, Any]:
         """Return a stream as GET /streams/{name} shows it."""
@@ -81,4 +108,9 @@ class Streams:
     def definitions(self) -> list[StreamDefinition]:
         """Return the definitions of all streams."""
         with self._lock:
-            return [stream.definition for stream in self._state.catalog.states()]
+            return [stream.definition for stream in self._state.catalog.named()]
+
+    def ids(self) -> set[str]:
+        """Return the ids of all streams, and of the replays of streams."""
+        with self._lock:
+            return {stream.definition.id for stream in self._state.catalog.states()}

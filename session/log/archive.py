@@ -5,7 +5,7 @@ that have settled since the last one into a segment ``finished/N-….arrow`` and
 names does not count.
 
 A segment is an Arrow file, its checksum in its name, with its rows in the order of the queries' numbers: ``number``,
-``finished_us``, ``failed``, ``name`` and ``record``, the record as JSON.
+``finished_us``, ``state``, ``name`` and ``record``, the record as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from braid.session.log.archive_index import ArchiveIndex, IndexLevel, RecordPlace
-from braid.session.state.query_record import FAILED, RETIRED, QueryRecord
+from braid.session.state.query_record import FINAL_STATES, QueryRecord
 from braid.session.state.query_table import number_of
 from braid.sources.core.checksums import crc32, with_checksum
 from braid.sources.core.least_recently_used import LeastRecentlyUsed
@@ -32,7 +32,7 @@ _SCHEMA = pa.schema(
     [
         ("number", pa.int64()),
         ("finished_us", pa.int64()),
-        ("failed", pa.bool_()),
+        ("state", pa.uint8()),
         ("name", pa.string()),
         ("record", pa.binary()),
     ]
@@ -56,8 +56,8 @@ class ArchiveSegment:
     @classmethod
     def of(cls, segment_id: int, table: pa.Table) -> ArchiveSegment:
         """Return the segment with these columns."""
-        numbers, finished_us, failed, names = (table[name].to_pylist() for name in _SCHEMA.names[:4])
-        level = IndexLevel.of_segment(segment_id, numbers, finished_us, failed, names)
+        numbers, finished_us, states, names = (table[name].to_pylist() for name in _SCHEMA.names[:4])
+        level = IndexLevel.of_segment(segment_id, numbers, finished_us, states, names)
         return cls(segment_id, max(finished_us), level)
 
 
@@ -100,7 +100,7 @@ class Archive:
         columns = [
             [number_of(record.id) for record in records],
             [record.finished_us for record in records],
-            [record.state == FAILED for record in records],
+            [FINAL_STATES.index(record.state) for record in records],
             [record.full_name for record in records],
             [compact(orjson.dumps(record.to_json())) for record in records],
         ]
@@ -141,8 +141,8 @@ class Archive:
 
     def counts(self) -> dict[str, int]:
         """Return how many queries there are by state."""
-        total, failed = self._index.counts()
-        return {RETIRED: total - failed, FAILED: failed}
+        counts = self._index.counts(len(FINAL_STATES))
+        return dict(zip(FINAL_STATES, counts, strict=True))
 
     def find(self, number: int) -> QueryRecord | None:
         """Return the query ``q-number``, None when it is not in the archive (any more)."""
@@ -159,9 +159,9 @@ class Archive:
 
         Each is a number and a function that reads the query; it returns None for a query that has just expired.
         """
-        if state not in (None, RETIRED, FAILED):
+        if state not in (None, *FINAL_STATES):
             return iter(())
-        places = self._index.after(number, None if state is None else state == FAILED)
+        places = self._index.after(number, None if state is None else FINAL_STATES.index(state))
         return ((query_number, partial(self._read, place)) for query_number, place in places)
 
     def _read(self, place: RecordPlace) -> QueryRecord | None:

@@ -34,7 +34,7 @@ class IndexLevel:
     finished_us: Ints
     segments: npt.NDArray[np.int32]
     rows: npt.NDArray[np.int32]
-    failed: npt.NDArray[np.bool_]
+    states: npt.NDArray[np.uint8]
     names: Ints
     name_numbers: Ints
     """The number of the query that has each of ``names``."""
@@ -45,7 +45,7 @@ class IndexLevel:
         segment: int,
         numbers: Sequence[int],
         finished_us: Sequence[int],
-        failed: Sequence[bool],
+        states: Sequence[int],
         names: Sequence[str | None],
     ) -> IndexLevel:
         """Return the level of one segment, whose rows are given in the order of numbers."""
@@ -56,7 +56,7 @@ class IndexLevel:
             np.array(finished_us, np.int64),
             np.full(len(numbers), segment, np.int32),
             np.arange(len(numbers), dtype=np.int32),
-            np.array(failed, np.bool_),
+            np.array(states, np.uint8),
             np.array([name for name, _ in hashes], np.int64),
             np.array([number for _, number in hashes], np.int64),
         )
@@ -84,7 +84,7 @@ class IndexLevel:
         return position if position < len(self.numbers) and self.numbers[position] == number else None
 
 
-_COLUMNS = ("numbers", "finished_us", "segments", "rows", "failed")
+_COLUMNS = ("numbers", "finished_us", "segments", "rows", "states")
 
 
 class ArchiveIndex:
@@ -111,14 +111,12 @@ class ArchiveIndex:
         if any(level.newest_us <= before_us for level in self._levels):
             self._levels = tuple(level for level in self._levels if level.newest_us > before_us)
 
-    def counts(self) -> tuple[int, int]:
-        """Return how many queries there are, and how many of them failed."""
-        total = failed = 0
+    def counts(self, states: int) -> list[int]:
+        """Return how many queries there are in each of some states, by their numbers."""
+        counts = np.zeros(states, np.int64)
         for level in self._levels:
-            unexpired = level.finished_us > self._before_us
-            total += int(np.count_nonzero(unexpired))
-            failed += int(np.count_nonzero(level.failed & unexpired))
-        return total, failed
+            counts += np.bincount(level.states[level.finished_us > self._before_us], minlength=states)
+        return [int(count) for count in counts]
 
     def find(self, number: int) -> RecordPlace | None:
         """Return the place of a query, None when it is not in the index."""
@@ -139,14 +137,14 @@ class ArchiveIndex:
             if place is not None:
                 yield place
 
-    def after(self, number: int, failed: bool | None = None) -> Iterator[tuple[int, RecordPlace]]:
-        """Yield number and place of the queries with a greater number, in order; ``failed`` chooses those that did."""
-        return heapq.merge(*(self._of_level(level, number, failed) for level in self._levels), key=_number_of)
+    def after(self, number: int, state: int | None = None) -> Iterator[tuple[int, RecordPlace]]:
+        """Yield number and place of the queries with a greater number, in order; of one ``state`` only, if not None."""
+        return heapq.merge(*(self._of_level(level, number, state) for level in self._levels), key=_number_of)
 
-    def _of_level(self, level: IndexLevel, number: int, failed: bool | None) -> Iterator[tuple[int, RecordPlace]]:
+    def _of_level(self, level: IndexLevel, number: int, state: int | None) -> Iterator[tuple[int, RecordPlace]]:
         for at in range(int(np.searchsorted(level.numbers, number, side="right")), len(level.numbers)):
             place = self._place(level, at)
-            if place is not None and (failed is None or failed == level.failed[at]):
+            if place is not None and (state is None or state == level.states[at]):
                 yield int(level.numbers[at]), place
 
     def _place(self, level: IndexLevel, at: int) -> RecordPlace | None:

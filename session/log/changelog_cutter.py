@@ -59,7 +59,7 @@ def cut_changelog(
             bool(created or freed or regrouped or split), names, waiting.streams_dropped
         ),
         created=tuple(
-            Created(record.id, slot, record.operator, record.query, record.id in alone)
+            Created(record.id, slot, record.operator, record.query, record.id in alone, record.sees_after)
             for record, slot in zip(created, slots, strict=True)
         ),
         deleted=tuple(Deleted(record.id, _slot(record), record.drain) for record in deleted),
@@ -71,6 +71,7 @@ def cut_changelog(
         ),
         streams_created=tuple(waiting.definitions),
         streams_dropped=tuple(waiting.streams_dropped),
+        raised={stream: watermark for stream, (watermark, _) in waiting.raised.items()},
         requests=state.requests,
         batches=state.applied_seq,
     )
@@ -116,6 +117,7 @@ def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, spl
         parts.append(f"{waiting.requests} request{'s' * (waiting.requests > 1)}")
     parts += [f"stream {definition.name} created" for definition in waiting.definitions]
     parts += [f"stream {stream} dropped" for stream in waiting.streams_dropped]
+    parts += [f"watermark of stream {stream} set" for stream in waiting.raised]
     parts += [f"table {table.definition.name} refreshed" for table in tables]
     if freed:
         parts.append(f"{freed} slot{'s' * (freed > 1)} freed")

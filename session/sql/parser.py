@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot.errors import SqlglotError
 
-from braid.session.sql.parsing.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
+from braid.session.sql.parsing.ddl import check_name, parse_create_stream, parse_create_table, parse_query_options
 from braid.session.sql.parsing.select_parser import BraidParser, open_parser
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import (
@@ -115,9 +115,9 @@ def _parse_create(cursor: BraidParser) -> Statement:
     if cursor.accept("QUERY"):
         name_at = cursor.start
         name = check_name(cursor, cursor.name("the name of the query"), "the query", name_at)
-        sink = parse_sink(cursor) if cursor.at("WITH") else None
+        sink, start = parse_query_options(cursor) if cursor.at("WITH") else (None, None)
         cursor.expect("AS", "and a SELECT")
-        return CreateQuery(name, cursor.select(), sink, or_replace)
+        return CreateQuery(name, cursor.select(), sink, or_replace, start)
     if cursor.accept("TABLE"):
         return parse_create_table(cursor)
     if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SOURCE"):

@@ -72,6 +72,7 @@ class Shape:
     name: str | None
     sink: Mapping[str, str] | None
     or_replace: bool
+    start: str | None
     select: Select
     places: tuple[int, ...]
     definition: StreamDefinition
@@ -87,12 +88,13 @@ class Shape:
 
 
 class ReadQuery(NamedTuple):
-    """What a text says: the query, and of CREATE QUERY the name, the sink and whether it is CREATE OR REPLACE."""
+    """What a text says: the query, and what CREATE QUERY says besides."""
 
     name: str | None
     query: Query
     sink: Mapping[str, str] | None
     or_replace: bool = False
+    start: str | None = None
 
 
 _Key = tuple[StatementLimits, tuple[str, ...]]
@@ -125,7 +127,7 @@ class Shapes:
             with suppress(BraidError, RecursionError):
                 reader = TreeReader(SqlText(text))
                 query = shape.filled([reader.number(number, 0) for number in cut_text.numbers])
-                return ReadQuery(shape.name, query, shape.sink, shape.or_replace)
+                return ReadQuery(shape.name, query, shape.sink, shape.or_replace, shape.start)
         statement = _parse_query(text, limits)
         query = plan_select(statement, catalog, tables, limits)
         self._remember((limits, cut_text.around), cut_text, statement, query, catalog)
@@ -155,7 +157,15 @@ class Shapes:
             self._shapes = {}
         read_query = _to_read_query(statement, query)
         self._shapes[key] = Shape(
-            read_query.name, read_query.sink, read_query.or_replace, select, cut_text.places, definition, scope, query
+            read_query.name,
+            read_query.sink,
+            read_query.or_replace,
+            read_query.start,
+            select,
+            cut_text.places,
+            definition,
+            scope,
+            query,
         )
 
 
@@ -171,7 +181,7 @@ def _parse_query(text: str, limits: StatementLimits) -> CreateQuery | Select:
 
 def _to_read_query(statement: CreateQuery | Select, query: Query) -> ReadQuery:
     if isinstance(statement, CreateQuery):
-        return ReadQuery(statement.name, query, statement.sink, statement.or_replace)
+        return ReadQuery(statement.name, query, statement.sink, statement.or_replace, statement.start)
     return ReadQuery(None, query, None)
 
 

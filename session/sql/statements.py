@@ -157,12 +157,16 @@ class Select:
 
 @dataclass(frozen=True)
 class CreateQuery:
-    """``CREATE [OR REPLACE] QUERY name [WITH (options)] AS SELECT …``; ``sink`` are the options, None without any."""
+    """``CREATE [OR REPLACE] QUERY name [WITH (options)] AS SELECT …``; ``sink`` are the options, None without any.
+
+    ``start`` is the option that says where the query starts.
+    """
 
     name: str
     select: Select
     sink: Mapping[str, str] | None = None
     or_replace: bool = False
+    start: str | None = None
 
 
 @dataclass(frozen=True)

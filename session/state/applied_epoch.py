@@ -66,16 +66,15 @@ class UnappliedEpoch:
         """Return a JSON form for the snapshot; queries know when they are created, deleted and freed."""
         change = self.change
         streams = [stream.to_json() for stream in change.streams_created], list(change.streams_dropped)
-        return [change.capacity, *streams, self.groups, list(change.splits), list(change.refreshed)]
+        rest = self.groups, list(change.splits), list(change.refreshed), dict(change.raised)
+        return [change.capacity, *streams, *rest]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> UnappliedEpoch:
         """Read what :meth:`to_json` wrote."""
-        capacity, created, dropped, *more = value
-        all_changes: list[Any] = [*more, *({}, [], [])[len(more) :]]  # older snapshots have fewer
-        groups, splits, refreshed = all_changes
+        capacity, created, dropped, groups, splits, refreshed, raised = value
         definitions = tuple(StreamDefinition.from_json(stream) for stream in created)
-        return cls(EpochChange(capacity, definitions, tuple(dropped), splits, refreshed), set(), dict(groups))
+        return cls(EpochChange(capacity, definitions, tuple(dropped), splits, refreshed, raised), set(), dict(groups))
 
 
 class ClocksOf:

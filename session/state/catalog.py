@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from braid.operators.event_times import ENDED
 from braid.operators.lookup.lookups import Refreshed, refreshes_before, version_name
 from braid.operators.queries import Query, lookups_of
 from braid.session.state.times import rfc3339
 from braid.sources.connectors.static_table import CONNECTOR, TableDefinition
 from braid.sources.core.errors import UnknownObject
 from braid.sources.core.names import name_key
+from braid.sources.core.replays import is_replay, origin_of, query_of
 from braid.sources.core.schema import StreamDefinition
 
 _COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
@@ -25,7 +27,10 @@ class StreamState:
     to where its windows have fired, ``fired_moved_us`` when that last rose (time of commit): it trails the watermark
     where there are many windows to fire. ``error`` says why the last batch could not read the stream,
     ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped,
-    ``is_idle`` whether it has been silent for its ``idle_timeout``.
+    ``is_idle`` whether it has been silent for its ``idle_timeout``, ``is_read`` whether a changelog has had a query of
+    it. A replay (:mod:`braid.sources.core.replays`) was first read by the batch committed at ``began_us``, and last by
+    the one at ``moved_us``; ``raised`` is its watermark as it was set from outside. ``joined`` says where it joined its
+    origin: offsets, clock, and when.
     """
 
     definition: StreamDefinition
@@ -42,6 +47,11 @@ class StreamState:
     error: str | None = None
     unavailable: str | None = None
     is_idle: bool = False
+    is_read: bool = False
+    joined: dict[str, Any] | None = None
+    began_us: int | None = None
+    moved_us: int | None = None
+    raised: int | None = None
     users: int = 0
 
     def add(self, counts: Mapping[str, Any]) -> None:
@@ -83,6 +93,7 @@ class StreamState:
             "clock": rfc3339(self.clock),
             "watermark": rfc3339(self.watermark),
             "idle": self.is_idle,
+            "ended": self.watermark == ENDED,
             "tuples": self.tuples,
             "late": self.late,
             "malformed": self.malformed,
@@ -107,6 +118,11 @@ class StreamState:
             "offsets": dict(self.offsets),
             "error": self.error,
             "is_idle": self.is_idle,
+            "is_read": self.is_read,
+            "joined": self.joined,
+            "began_us": self.began_us,
+            "moved_us": self.moved_us,
+            "raised": self.raised,
         }
 
     @classmethod
@@ -202,14 +218,15 @@ class Catalog(Mapping[str, StreamDefinition]):
         return catalog
 
     def add(self, state: StreamState) -> None:
-        """Add a stream."""
-        self._by_name[name_key(state.definition.name)] = state
+        """Add a stream; replays have no name."""
+        if not is_replay(state.definition.id):
+            self._by_name[name_key(state.definition.name)] = state
         self._by_id[state.definition.id] = state
 
     def remove(self, stream_id: str) -> None:
         """Remove a stream; nothing happens when there is none of this id."""
         state = self._by_id.pop(stream_id, None)
-        if state is not None:
+        if state is not None and not is_replay(stream_id):
             del self._by_name[name_key(state.definition.name)]
 
     def state(self, name: str) -> StreamState:
@@ -225,14 +242,76 @@ class Catalog(Mapping[str, StreamDefinition]):
         return self._by_id.get(stream_id)
 
     def states(self) -> list[StreamState]:
-        """Return all streams, oldest first."""
+        """Return all streams, oldest first, replays among them."""
         return list(self._by_id.values())
+
+    def named(self) -> list[StreamState]:
+        """Return all streams that were declared, oldest first."""
+        return [state for state in self._by_id.values() if not is_replay(state.definition.id)]
+
+    def begin_replays(self, query: Query) -> list[StreamDefinition]:
+        """Add the replays that a new query is the first to read, and return them."""
+        new = [stream for stream in query.streams if is_replay(stream) and stream not in self._by_id]
+        definitions = [replace(self._by_id[origin_of(stream)].definition, id=stream) for stream in new]
+        for definition in definitions:
+            self.add(StreamState(definition))
+        return definitions
+
+    def remove_unused(self, replays: Iterable[str]) -> list[str]:
+        """Remove those replays that no query reads any more, and return them, by id."""
+        unused = [stream for stream in replays if (state := self.by_id(stream)) is not None and not state.users]
+        for stream in unused:
+            self.remove(stream)
+        return unused
+
+    def note_read(self, query: Query) -> None:
+        """Take note that a changelog has a query: from then on its streams are read."""
+        for stream_id in query.streams:
+            if (stream := self.by_id(origin_of(stream_id))) is not None:
+                stream.is_read = True
+
+    def joins_of(self, replays: Iterable[str]) -> dict[str, Any] | None:
+        """Return where replays have joined their streams, by the names of these; None where none has.
+
+        ``query`` is the first query that the replay was for: dead letters of the replay have its id.
+        """
+        joined = {
+            state.definition.name: {
+                "query": query_of(replay),
+                "offsets": state.joined["offsets"],
+                "clock": rfc3339(state.joined["clock"]),
+                "at": rfc3339(state.joined["at_us"]),
+            }
+            for replay in replays
+            if (state := self.by_id(replay)) is not None and state.joined is not None
+        }
+        return joined or None
+
+    def raise_watermark(self, stream_id: str, watermark: int) -> None:
+        """Take note of a watermark (µs) that is set from outside."""
+        if (stream := self.by_id(stream_id)) is not None:
+            stream.raised = watermark if stream.raised is None else max(stream.raised, watermark)
+
+    def has_ended(self, stream_id: str) -> bool:
+        """Whether nothing comes of a stream any more, and all its windows have fired."""
+        return self.fired(stream_id) == ENDED
+
+    def has_joined(self, replay: str) -> bool:
+        """Whether a replay has joined its origin; also of one that is gone."""
+        state = self.by_id(replay)
+        return state is None or state.joined is not None
 
     def absorb(self, record: Mapping[str, Any]) -> list[str]:
         """Add what the next batch took in, by its record; return the streams, by id, of which windows fired further."""
         for stream_id, counts in record["streams"].items():
             if (stream := self.by_id(stream_id)) is not None:
                 stream.add(counts)
+                if is_replay(stream_id) and counts["tuples"]:
+                    stream.began_us, stream.moved_us = stream.began_us or record["planned_us"], record["committed_us"]
+        for stream_id, offsets in record.get("joined", {}).items():
+            if (stream := self.by_id(stream_id)) is not None and stream.joined is None:
+                clock = record["clocks_at_start"].get(stream_id)
+                stream.joined = {"offsets": offsets, "clock": clock, "at_us": record["planned_us"]}
         risen = []
         idle = record.get("idle", ())
         watermarks, fired = record["watermarks"], record["fired"]
@@ -250,7 +329,7 @@ class Catalog(Mapping[str, StreamDefinition]):
 
     def count_users(self, query: Query, change: int) -> None:
         """Count a query more (1) or less (-1) that keeps its streams and tables from being dropped."""
-        for stream_id in query.streams:
+        for stream_id in {each for stream in query.streams for each in (stream, origin_of(stream))}:
             if (stream := self.by_id(stream_id)) is not None:
                 stream.users += change
         for table_id in {lookup.table for lookup in lookups_of(query)}:

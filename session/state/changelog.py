@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bitarray import bitarray, frozenbitarray
@@ -24,7 +24,8 @@ class _Entry:
 class Created(_Entry):
     """A query that starts with a changelog, the slot it gets, and the operator that runs it.
 
-    One that ``is_alone`` shares no cells with the operator's other queries.
+    One that ``is_alone`` shares no cells with the operator's other queries. Of a stream in ``sees_after`` it sees
+    nothing up to an event time (µs).
     """
 
     id: str
@@ -32,10 +33,17 @@ class Created(_Entry):
     operator: str
     query: Query
     is_alone: bool = False
+    sees_after: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""
-        return super().to_json() | {"query": self.query.to_json()}
+        fields = {name: value for name, value in super().to_json().items() if name != "sees_after" or value}
+        return fields | {"query": self.query.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Created:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**value, "query": query_from_json(value["query"])})
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class Changelog:
 
     ``capacity`` is the number of slots after it and the length of ``changelog_set``. ``requests`` and ``batches`` are
     the numbers of the last request record and batch record that the session had applied when it cut this changelog:
-    a replay applies them in the same order.
+    a replay applies them in the same order. ``raised`` are watermarks that are set from outside (µs, by stream).
     """
 
     epoch: int
@@ -124,6 +132,7 @@ class Changelog:
     refreshed: tuple[RefreshedTable, ...] = ()
     streams_created: tuple[StreamDefinition, ...] = ()
     streams_dropped: tuple[str, ...] = ()
+    raised: Mapping[str, int] = field(default_factory=dict)
     requests: int = 0
     batches: int = 0
 
@@ -150,7 +159,8 @@ class Changelog:
         """What it changes besides queries."""
         splits = [split.to_json() for split in self.split]
         refreshed = [table.to_json() for table in self.refreshed]
-        return EpochChange(self.capacity, tuple(self.streams_created), tuple(self.streams_dropped), splits, refreshed)
+        created, dropped = tuple(self.streams_created), tuple(self.streams_dropped)
+        return EpochChange(self.capacity, created, dropped, splits, refreshed, self.raised)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record of the changelog log."""
@@ -166,6 +176,7 @@ class Changelog:
             "refreshed": [r.to_json() for r in self.refreshed],
             "streams_created": [s.to_json() for s in self.streams_created],
             "streams_dropped": list(self.streams_dropped),
+            **({"raised": dict(self.raised)} if self.raised else {}),
             "changelog_set": self.changelog_set.to01(),
             "capacity": self.capacity,
             "plan_version": self.plan_version,
@@ -183,10 +194,7 @@ class Changelog:
             changelog_set=frozenbitarray(value["changelog_set"]),
             capacity=value["capacity"],
             plan_version=value["plan_version"],
-            created=tuple(
-                Created(c["id"], c["slot"], c["operator"], query_from_json(c["query"]), c.get("is_alone", False))
-                for c in value["created"]
-            ),
+            created=tuple(map(Created.from_json, value["created"])),
             deleted=tuple(Deleted(**d) for d in value["deleted"]),
             freed=tuple(Freed(**f) for f in value["freed"]),
             regrouped=tuple(Regrouped(**r) for r in value.get("regrouped", ())),  # older changelogs have none
@@ -194,6 +202,7 @@ class Changelog:
             refreshed=tuple(RefreshedTable(**r) for r in value.get("refreshed", ())),
             streams_created=tuple(StreamDefinition.from_json(s) for s in value["streams_created"]),
             streams_dropped=tuple(value["streams_dropped"]),
+            raised=value.get("raised", {}),
             requests=value["requests"],
             batches=value["batches"],
         )

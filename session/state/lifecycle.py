@@ -12,7 +12,7 @@ from typing import Any
 from braid.session.state.catalog import Catalog
 from braid.session.state.drain import Draining
 from braid.session.state.pending_changes import PendingChanges
-from braid.session.state.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
+from braid.session.state.query_record import CATCHING_UP, DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
 from braid.session.state.query_table import QueryTable
 
 
@@ -67,7 +67,7 @@ class QueryLifecycle:
     def pause(self, query_id: str, at_us: int) -> None:
         """End a query's deployment for now."""
         record = self._queries.find(query_id)
-        if record is None or record.state not in (PENDING, RUNNING):
+        if record is None or record.state not in (PENDING, CATCHING_UP, RUNNING):
             return
         was_ending = record.is_ending
         self._move(record, record.pause)
@@ -96,7 +96,23 @@ class QueryLifecycle:
 
     def deploy(self, record: QueryRecord, clocks: Times, planned_us: int, seq: int) -> None:
         """Note the first batch that has a query's epoch; ``clocks`` are those of its streams at the batch's start."""
-        self._move(record, record.deploy, clocks, planned_us, seq)
+        is_behind = any(not self._catalog.has_joined(replay) for replay in record.replays)
+        self._move(record, record.deploy, clocks, planned_us, seq, is_behind)
+
+    def catch_up(self, record: QueryRecord) -> None:
+        """Let a query run whose replays have all joined, if it catches up."""
+        if record.state == CATCHING_UP and all(map(self._catalog.has_joined, record.replays)):
+            record.joined = self._catalog.joins_of(record.replays)
+            self._move(record, record.catch_up)
+
+    def finish(self, record: QueryRecord, at_us: int, seq: int) -> None:
+        """Finish a query whose streams have all ended, and whose windows have all fired; its slot waits to be freed."""
+        if record.state not in (CATCHING_UP, RUNNING) or not all(map(self._catalog.has_ended, record.query.streams)):
+            return
+        record.drained(seq)
+        self._finish(record, at_us)
+        self._move(record, record.finish, at_us)
+        self._pending.freed(record.id, at_us)
 
     def end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Note that no further row of a query's deployment will come."""
@@ -112,7 +128,7 @@ class QueryLifecycle:
             self._retire(record, at_us)
 
     def _retire(self, record: QueryRecord, at_us: int) -> None:
-        self._finish(record)
+        self._finish(record, at_us)
         self._move(record, record.retire, at_us)
 
     def _retire_undrained(self, record: QueryRecord, at_us: int) -> None:
@@ -125,15 +141,18 @@ class QueryLifecycle:
         record = self._queries.find(query_id)
         if record is None or record.is_finished or record.slot is None:
             return
-        self._finish(record)
+        self._finish(record, at_us)
         self._move(record, record.fail, error, at_us, seq)
         self._pending.failed(query_id)
         if record.freed_epoch is None:
             self._pending.freed(query_id, at_us)
 
-    def _finish(self, record: QueryRecord) -> None:
+    def _finish(self, record: QueryRecord, at_us: int) -> None:
         self._draining.remove(record)
+        record.joined = record.joined or self._catalog.joins_of(record.replays)
         self._catalog.count_users(record.query, -1)
+        for replay in self._catalog.remove_unused(record.replays):
+            self._pending.stream_dropped(replay, at_us)
         self._queries.finish(record)
 
     def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from braid.sources.core.replays import is_replay, origin_of
 from braid.sources.core.schema import StreamDefinition
 
 
 class PendingChanges:
-    """Queries to create, delete and free, streams to announce and drop, and tables to refresh, with their times (µs).
+    """Queries to create, delete and free, streams to announce and drop, watermarks that were
+    set from outside, and tables to refresh, with their times (µs).
 
     Requests come in the order of their times; slots to free come from requests and batches, in any order.
     """
@@ -20,6 +22,7 @@ class PendingChanges:
         self.streams_created: dict[str, tuple[StreamDefinition, int]] = {}
         self.streams_dropped: dict[str, int] = {}
         self.tables_refreshed: dict[str, int] = {}
+        self.raised: dict[str, tuple[int, int]] = {}
         self._first_free_us: int | None = None
 
     @property
@@ -30,12 +33,19 @@ class PendingChanges:
     @property
     def urgent(self) -> bool:
         """Whether a changelog must be cut at once: pushes need a stream as soon as it is declared."""
-        return bool(self.streams_created or self.streams_dropped)
+        created_or_dropped = (*self.streams_created, *self.streams_dropped)
+        return bool(self.raised) or not all(map(is_replay, created_or_dropped))
+
+    @property
+    def replays(self) -> dict[str, StreamDefinition]:
+        """The replays to announce, by the streams that they replay."""
+        return {origin_of(each.id): each for each in self.definitions if is_replay(each.id)}
 
     @property
     def has_changes(self) -> bool:
         """Whether the next changelog would say something."""
-        return bool(self.requests or self.free or self.urgent or self.tables_refreshed)
+        streams = self.streams_created or self.streams_dropped or self.raised
+        return bool(self.requests or self.free or streams or self.tables_refreshed)
 
     @property
     def since_us(self) -> int | None:
@@ -45,6 +55,7 @@ class PendingChanges:
             firsts.append(self._first_free_us)
         firsts += [at_us for _, at_us in self.streams_created.values()]
         firsts += [*self.streams_dropped.values(), *self.tables_refreshed.values()]
+        firsts += [at_us for _, at_us in self.raised.values()]
         return min(firsts, default=None)
 
     @property
@@ -90,6 +101,11 @@ class PendingChanges:
         """Forget that a static table is to be refreshed."""
         self.tables_refreshed.pop(table_id, None)
 
+    def watermark_raised(self, stream_id: str, watermark: int, at_us: int) -> None:
+        """Let a watermark (µs) that was set from outside wait to be told."""
+        former, since_us = self.raised.get(stream_id, (watermark, at_us))
+        self.raised[stream_id] = max(former, watermark), since_us
+
     def clear(self) -> None:
         """Let nothing wait: a changelog has it all."""
         self.create.clear()
@@ -98,6 +114,7 @@ class PendingChanges:
         self.streams_created.clear()
         self.streams_dropped.clear()
         self.tables_refreshed.clear()
+        self.raised.clear()
         self._first_free_us = None
 
     def to_json(self) -> dict[str, Any]:
@@ -109,6 +126,7 @@ class PendingChanges:
             "streams_created": [[d.to_json(), at_us] for d, at_us in self.streams_created.values()],
             "streams_dropped": list(self.streams_dropped.items()),
             "tables_refreshed": list(self.tables_refreshed.items()),
+            "raised": [[stream, *raised] for stream, raised in self.raised.items()],
         }
 
     def fill(self, value: dict[str, Any]) -> None:
@@ -122,3 +140,4 @@ class PendingChanges:
             self.stream_created(StreamDefinition.from_json(definition), at_us)
         self.streams_dropped.update(value["streams_dropped"])
         self.tables_refreshed.update(value["tables_refreshed"])
+        self.raised.update({stream: (watermark, at_us) for stream, watermark, at_us in value["raised"]})

@@ -2,15 +2,17 @@
 
 Lifecycle::
 
-    PAUSED ──► PENDING ──► RUNNING ──► DRAINING ──► RETIRED
-     ▲   │        │           │            ▲
-     └───┼────────┴───────────┘            │
-         └─────────────────────────────────┘
+    PAUSED ──► PENDING ──► (CATCHING_UP ──►) RUNNING ──► DRAINING ──► RETIRED
+     ▲   │        │               │             │            ▲
+     └───┼────────┴───────────────┴─────────────┘            │
+         └───────────────────────────────────────────────────┘
 
-A query is PENDING until the first batch that has its epoch begins, DRAINING from the accepted deletion on, RETIRED once
-it has drained (or was deleted when there was nothing to drain). From an accepted pause on it is PAUSED: it drains in
-the same way, and then it has no slot. Resumed, it waits until it has drained, and begins a new *deployment*, with a
-slot and an epoch; ``deployments`` has the earlier ones. It may become FAILED whenever it has a slot. Only
+A query is PENDING until the first batch that has its epoch begins. It is CATCHING_UP while it reads the past by replays
+(:mod:`braid.sources.core.replays`), until each has joined the stream that it replays. It is DRAINING from the accepted
+deletion on, RETIRED once it has drained (or was deleted when there was nothing to drain). From an accepted pause on it
+is PAUSED: it drains in the same way, and then it has no slot. Resumed, it waits until it has drained, and begins a new
+*deployment*, with a slot and an epoch; ``deployments`` has the earlier ones. It is FINISHED once all its streams have
+ended and all rows are there. It may become FAILED whenever it has a slot. Only
 :mod:`braid.session.state.session_state` and :mod:`braid.session.state.lifecycle` call the methods that change a record.
 """
 
@@ -20,21 +22,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from braid.operators.live_queries import UNGROUPED
+from braid.operators.live_queries import UNGROUPED, seen_after
 from braid.operators.queries import Query, query_from_json
 from braid.router.deployment import Deployment, EventTimes
 from braid.session.state.sharing import shared, shared_dict
 from braid.session.state.times import rfc3339
 from braid.sources.core.names import composed
+from braid.sources.core.replays import is_replay
 
-PENDING, RUNNING, PAUSED, DRAINING, RETIRED, FAILED = STATES = (
+PENDING, CATCHING_UP, RUNNING, PAUSED, DRAINING, RETIRED, FINISHED, FAILED = STATES = (
     "PENDING",
+    "CATCHING_UP",
     "RUNNING",
     "PAUSED",
     "DRAINING",
     "RETIRED",
+    "FINISHED",
     "FAILED",
 )
+FINAL_STATES = RETIRED, FINISHED, FAILED
 
 Times = dict[str, int | None]
 
@@ -49,7 +55,8 @@ class QueryRecord:
     made it RUNNING, ``last_seq`` the last one that may have rows of it: the batch that retired or failed it, or with
     which it had drained. All of this is of its current or last deployment; ``is_ending`` says that this one is to end
     or has ended, ``requested_us`` since when it was waited for (None: since the query was created). ``replaces`` and
-    ``replaced_by`` are ids of queries.
+    ``replaced_by`` are ids of queries. ``start`` is where it was asked to start; of a stream in ``sees_after`` it sees
+    nothing up to an event time. ``joined`` says where its replays have joined their streams, by the names of these.
 
     Many records share equal values (names of streams, labels, times): nobody may change them in place.
     ``head_segment`` is where :mod:`braid.session.log.snapshot` keeps the head, None before it does.
@@ -67,6 +74,8 @@ class QueryRecord:
     ttl_seconds: float | None = None
     labels: dict[str, str] = field(default_factory=dict)
     replaces: str | None = None
+    start: str | None = None
+    sees_after: dict[str, int] = field(default_factory=dict)
     state: str = PENDING
     slot: int | None = None
     epoch: int | None = None
@@ -89,6 +98,7 @@ class QueryRecord:
     is_alone: bool = False
     requested_us: int | None = None
     resumed_us: int | None = None
+    joined: dict[str, Any] | None = None
     deployments: tuple[Deployment, ...] = ()
     replaced_by: str | None = None
     head_segment: int | None = field(default=None, repr=False, compare=False)
@@ -100,13 +110,18 @@ class QueryRecord:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it is RETIRED or FAILED."""
-        return self.state in (RETIRED, FAILED)
+        """Whether it is RETIRED, FINISHED or FAILED."""
+        return self.state in FINAL_STATES
 
     @property
     def is_wanted(self) -> bool:
         """Whether it is neither finished nor on its way there."""
-        return self.state in (PENDING, RUNNING, PAUSED)
+        return self.state in (PENDING, CATCHING_UP, RUNNING, PAUSED)
+
+    @property
+    def replays(self) -> tuple[str, ...]:
+        """The replays among its streams."""
+        return tuple(filter(is_replay, self.query.streams))
 
     @property
     def ttl_due_us(self) -> int | None:
@@ -141,15 +156,23 @@ class QueryRecord:
         """Give it a slot: the changelog ``epoch`` creates it, to be evaluated alone or with others."""
         self.slot, self.epoch, self.is_alone = slot, epoch, is_alone
 
-    def deploy(self, clocks: Times, planned_us: int, seq: int) -> None:
+    def deploy(self, clocks: Times, planned_us: int, seq: int, is_behind: bool = False) -> None:
         """Note the first batch that has its epoch; ``clocks`` are those of its streams at the batch's start.
+
+        It ``is_behind`` while a replay that it reads has not joined.
 
         Called when the batch is planned, if the session hears of that, and when its record comes: both say the same.
         """
+        if self.sees_after:
+            clocks = shared_dict(seen_after(self.query.streams, clocks, self.sees_after))
         self.active_from = clocks
         self.deployed_us, self.first_seq = planned_us, seq
         if self.state == PENDING and not self.is_ending:
-            self.state = RUNNING
+            self.state = CATCHING_UP if is_behind else RUNNING
+
+    def catch_up(self) -> None:
+        """Note that all replays that it reads have joined."""
+        self.state = RUNNING
 
     def delete(self, drain: bool) -> None:
         """Note an accepted deletion."""
@@ -188,6 +211,10 @@ class QueryRecord:
         """Note that no further row will ever come."""
         self.state, self.finished_us = RETIRED, at_us
 
+    def finish(self, at_us: int) -> None:
+        """Note that all its streams have ended, and all rows are there."""
+        self.state, self.finished_us = FINISHED, at_us
+
     def fail(self, error: str, at_us: int, seq: int) -> None:
         """Note that its evaluation failed."""
         self.state, self.error, self.finished_us, self.last_seq = FAILED, error, at_us, seq
@@ -208,6 +235,9 @@ class QueryRecord:
             "tenant": self.tenant,
             "sql": self.sql,
             "state": self.state,
+            "start": self.start,
+            "progress": None,
+            "joined": self.joined,
             "slot": None if is_free else self.slot,
             "epoch": self.epoch,
             "active_from": self._named(self.active_from),
@@ -274,6 +304,8 @@ _HEAD = (
     "ttl_seconds",
     "labels",
     "replaces",
+    "start",
+    "sees_after",
 )
 _TIMES = ("active_from", "active_to")
 PROGRESS = tuple(f.name for f in fields(QueryRecord) if f.name not in (*_HEAD, "head_segment"))

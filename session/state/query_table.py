@@ -6,7 +6,7 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from braid.session.state.query_record import FAILED, RETIRED, QueryRecord
+from braid.session.state.query_record import FINAL_STATES, QueryRecord
 
 _MIN_GONE = 1000
 
@@ -24,7 +24,7 @@ class QueryTable(Mapping[str, QueryRecord]):
         self._ids: list[str] = []
         self.states: Counter[str] = Counter()
         self.finished: dict[str, None] = {}
-        """The ids of the queries that are RETIRED or FAILED, in the order in which they became that."""
+        """The ids of the queries that are in a final state, in the order in which they became that."""
         # by tenant, how many are not finished
         self._unfinished: Counter[str] = Counter()
 
@@ -61,11 +61,11 @@ class QueryTable(Mapping[str, QueryRecord]):
         """Count a record that was in another state before."""
         self.states[former_state] -= 1
         self.states[record.state] += 1
-        if record.tenant is not None and record.is_finished and former_state not in (RETIRED, FAILED):
+        if record.tenant is not None and record.is_finished and former_state not in FINAL_STATES:
             self._unfinished[record.tenant] -= 1
 
     def finish(self, record: QueryRecord) -> None:
-        """Note that a query is RETIRED or FAILED from now on; it finished no earlier than those before it."""
+        """Note that a query is in a final state from now on; it finished no earlier than those before it."""
         self.finished[record.id] = None
 
     def settled(self, active_epoch: int, before_us: int | None = None) -> list[QueryRecord]:
@@ -84,11 +84,11 @@ class QueryTable(Mapping[str, QueryRecord]):
 
     @property
     def unfinished(self) -> int:
-        """How many are neither RETIRED nor FAILED."""
-        return len(self._records) - self.states[RETIRED] - self.states[FAILED]
+        """How many are not in a final state."""
+        return len(self._records) - sum(self.states[state] for state in FINAL_STATES)
 
     def unfinished_of(self, tenant: str) -> int:
-        """How many of a tenant's queries are neither RETIRED nor FAILED."""
+        """How many of a tenant's queries are not in a final state."""
         return self._unfinished[tenant]
 
     def after(self, number: int, count: int) -> list[QueryRecord]:

@@ -86,6 +86,15 @@ class StreamDropped:
 
 
 @dataclass(frozen=True)
+class WatermarkRaised:
+    """A stream of which nothing earlier than ``watermark`` (µs) comes any more."""
+
+    id: str
+    watermark: int
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
 class TableCreated:
     """A new static table."""
 
@@ -165,6 +174,7 @@ Request = (
     | QueryResumed
     | StreamCreated
     | StreamDropped
+    | WatermarkRaised
     | TableCreated
     | TableDropped
     | TableRefreshed
@@ -198,6 +208,8 @@ def request_to_json(request: Request) -> dict[str, Any]:
             value = {"definition": request.definition.to_json()}
         case QueryPaused() | QueryResumed() | StreamDropped() | TableDropped():
             value = {"id": request.id}
+        case WatermarkRaised():
+            value = {"id": request.id, "watermark": request.watermark}
         case TableRefreshed():
             value = {"id": request.id, "version": request.version}
         case OutcomeRecorded():
@@ -223,6 +235,8 @@ def request_from_json(value: dict[str, Any]) -> Request:
             return StreamCreated(StreamDefinition.from_json(value["definition"]), key)
         case "StreamDropped":
             return StreamDropped(value["id"], key)
+        case "WatermarkRaised":
+            return WatermarkRaised(value["id"], value["watermark"], key)
         case "TableCreated":
             return TableCreated(TableDefinition.from_json(value["definition"]), key)
         case "TableDropped":

@@ -49,6 +49,7 @@ from braid.session.state.requests import (
     TableCreated,
     TableDropped,
     TableRefreshed,
+    WatermarkRaised,
 )
 from braid.session.state.slots import SlotTable
 from braid.sources.core.errors import CorruptData
@@ -125,6 +126,9 @@ class SessionState:
                 case StreamDropped(stream):
                     self.catalog.remove(stream)
                     self.pending.stream_dropped(stream, at_us)
+                case WatermarkRaised(stream, watermark):
+                    self.catalog.raise_watermark(stream, watermark)
+                    self.pending.watermark_raised(stream, watermark, at_us)
                 case TableCreated(table):
                     self.catalog.add_table(TableState(table))
                     self.next_table = max(self.next_table, number_of(table.id) + 1)
@@ -148,6 +152,8 @@ class SessionState:
         self.queries_created += 1
         if record.full_name is not None:
             self.names[record.full_name] = record.id
+        for replay in self.catalog.begin_replays(record.query):
+            self.pending.stream_created(replay, at_us)
         self.catalog.count_users(record.query, 1)
         self.pending.created(record.id, at_us)
 
@@ -175,6 +181,7 @@ class SessionState:
             record = self._record(created.id)
             self.slots.take(created.slot, created.id)
             record.place(created.slot, epoch, created.is_alone)
+            self.catalog.note_read(record.query)
             touched.add(created.id)
         groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
         inactive.groups.update(groups)
@@ -205,6 +212,7 @@ class SessionState:
                 f"Batch {self.applied_seq + 1} with an epoch from {self.active_epoch} to {self.epoch} must be next;"
                 f" got batch {seq} with epoch {epoch}."
             )
+        joined = [replay for replay in record.get("joined", ()) if not self.catalog.has_joined(replay)]
         risen = self.catalog.absorb(record)
         planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
         changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
@@ -218,6 +226,16 @@ class SessionState:
         for stream_id in risen:
             for query_id in self.draining.passed(stream_id, self.catalog.fired(stream_id)):
                 self.lifecycle.end_deployment(self.queries[query_id], committed_us, seq)
+        if joined:
+            for query in self.active.queries:
+                self.lifecycle.catch_up(query)
+        ended = {stream_id for stream_id in record["fired"] if self.catalog.has_ended(stream_id)}
+        newly_ended = ended.intersection(risen)
+        came = {query.id for _, query in changes if query is not None}
+        if newly_ended or (ended and came):
+            for query in self.active.queries:
+                if query.id in came or not newly_ended.isdisjoint(query.query.streams):
+                    self.lifecycle.finish(query, committed_us, seq)
         self.active_epoch, self.applied_seq = epoch, seq
         return changes
 

@@ -6,7 +6,7 @@ A stream has partitions; a partition is a sequence of tuples (and malformed inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -73,6 +73,12 @@ class Connector(Protocol):
 
     def available(self, now_us: int) -> dict[str, Extent]:
         """Return what can be read now of each partition; a partition that does not answer is left out."""
+
+    def bounds(self) -> Mapping[str, int] | None:
+        """Return the offset after the last one that each partition will ever have; None where nobody knows."""
+
+    def oldest(self) -> dict[str, int]:
+        """Return the oldest offset that can be read of each partition, as of the last :meth:`available`."""
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield everything in ``[start, end)`` in order of offsets; the same at every call.

@@ -21,6 +21,7 @@ import pyarrow.flight as fl
 from braid.sources.connectors.connector import Chunk, Extent, Malformed
 from braid.sources.connectors.offset_watch import OffsetWatch, WatchedConnector
 from braid.sources.core.errors import CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
+from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.formats.record_batches import MatchedColumns, match_columns
 
@@ -80,7 +81,7 @@ class FlightConnector(WatchedConnector):
     def __init__(self, definition: StreamDefinition, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._stream = definition.name
         self._schema = definition.schema
-        with_defaults = {"consumer": definition.id, **definition.options}
+        with_defaults = {"consumer": origin_of(definition.id), **definition.options}
         options = validate_options(definition.name, definition.schema, with_defaults)
         self._server = _Server(options)
         self._patience = patience_seconds
@@ -88,6 +89,13 @@ class FlightConnector(WatchedConnector):
         self._watch = OffsetWatch(self._ask, subject, CALL_ERRORS, _brief)
         self._columns: MatchedColumns | None = None
         self._checked = False
+
+    def bounds(self) -> None:
+        """Return None: there are none."""
+
+    def oldest(self) -> dict[str, int]:
+        """Return the oldest tuple that the server keeps of each partition."""
+        return {partition: extent.start for partition, extent in self._watch.extents().items()}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the tuples ``[start, end)``; calls that fail are made again from where they got to.

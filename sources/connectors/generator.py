@@ -112,6 +112,13 @@ class GeneratorConnector:
             self._latest = max(self._latest, ((elapsed + 1) * self._options.rate - 1) // SECOND + 1)
         return {PARTITION: Extent(0, self._latest)}
 
+    def bounds(self) -> None:
+        """Return None: there are none."""
+
+    def oldest(self) -> dict[str, int]:
+        """Return the first tuple: all can be made again."""
+        return {PARTITION: 0}
+
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the tuples ``[start, end)`` in chunks of at most BLOCK_TUPLES."""
         if partition != PARTITION:

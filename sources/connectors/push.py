@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,7 @@ from braid.sources.connectors.segment import (
     segment_path,
 )
 from braid.sources.core.errors import NotAllowed, NotReady
+from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage, not_read_back, sync_folder
 
@@ -62,7 +64,7 @@ def check_local(storage: Storage, stream: str) -> None:
 def stream_folder(storage: Storage, definition: StreamDefinition) -> Path:
     """Return the local folder of a push stream; NotAllowed when the storage is not local."""
     check_local(storage, definition.name)
-    return storage.local_path(f"streams/{definition.id}")
+    return storage.local_path(f"streams/{origin_of(definition.id)}")
 
 
 def is_file_at(file: int, path: Path) -> bool:
@@ -155,22 +157,30 @@ class PushLog:
         """Return the offset after the last acknowledged frame."""
         return self._end
 
-    def has_segments_below(self, offset: int) -> bool:
-        """Whether :meth:`trim` would delete any."""
-        return bool(self._segments_below(offset))
+    def segment_at(self, offset: int) -> int:
+        """Return the first offset of the segment that has ``offset``, or would have it."""
+        return max((first for first in list_segments(self._folder) if first <= offset), default=0)
 
-    def trim(self, offset: int) -> None:
-        """Delete the segments that lie wholly below ``offset``; the last one always stays."""
+    def trim(self, offset: int, kept_bytes: int = 0) -> None:
+        """Delete the segments that lie wholly below ``offset``, but those of the newest ``kept_bytes``.
+
+        The last one always stays.
+        """
         with self._changed:
-            for first in self._segments_below(offset):
+            for first in self._segments_below(offset, kept_bytes):
                 segment_path(self._folder, first).unlink(missing_ok=True)
 
-    def _segments_below(self, offset: int) -> list[int]:
-        return [first for first, following in pairwise(list_segments(self._folder)) if following <= offset]
+    def _segments_below(self, offset: int, kept_bytes: int) -> list[int]:
+        below, newer_bytes = [], 0
+        for first, following in reversed(list(pairwise([*list_segments(self._folder), sys.maxsize]))):
+            if following <= offset and newer_bytes >= kept_bytes:
+                below.append(first)
+            newer_bytes += segment_path(self._folder, first).stat().st_size
+        return below
 
-    def kept_frames(self) -> Iterator[FrameHeader]:
-        """Yield the headers of all frames that are kept, oldest first."""
-        for first in list_segments(self._folder):
+    def kept_frames(self, since: int = 0) -> Iterator[FrameHeader]:
+        """Yield the headers of all frames that are kept, oldest first, from the segment on that has ``since``."""
+        for first in (first for first in list_segments(self._folder) if first >= self.segment_at(since)):
             with SegmentFile(segment_path(self._folder, first)) as segment:
                 for frame in segment.frames():
                     yield frame.header
@@ -328,6 +338,13 @@ class PushConnector:
             raise not_read_back(str(self._durable_path), f"it must have {DURABLE.size} bytes")
         self._end = end or 0
         return {PARTITION: Extent(0, self._end)}
+
+    def bounds(self) -> None:
+        """Return None: there are none."""
+
+    def oldest(self) -> dict[str, int]:
+        """Return the first offset of the first segment that is kept."""
+        return {PARTITION: next(iter(list_segments(self._folder)), 0)}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield a chunk for each frame that has offsets in ``[start, end)``.

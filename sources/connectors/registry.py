@@ -15,6 +15,7 @@ from braid.sources.connectors.generator import GeneratorConnector, validate_opti
 from braid.sources.connectors.kafka.connector import KafkaConnector
 from braid.sources.connectors.kafka.connector import validate_options as validate_kafka
 from braid.sources.connectors.kafka.formats import FORMATS as KAFKA_FORMATS
+from braid.sources.connectors.kafka.options import EARLIEST as KAFKA_EARLIEST
 from braid.sources.connectors.push import PushConnector, check_local
 from braid.sources.core.confinement import OPEN, Confinement
 from braid.sources.core.errors import NotAllowed
@@ -42,7 +43,8 @@ class ConnectorKind:
     """How to check and open streams of one connector; ``formats`` is empty when it takes none.
 
     ``open_for_planner`` is for connectors of which the planner has another end.
-    ``has_metadata`` says whether columns can be METADATA.
+    ``has_metadata`` says whether columns can be METADATA, ``begins_at_the_earliest`` whether a stream begins with the
+    oldest that there is.
     """
 
     formats: tuple[str, ...]
@@ -50,6 +52,7 @@ class ConnectorKind:
     open: Callable[[StreamDefinition, Storage], Connector]
     open_for_planner: Callable[[StreamDefinition, Storage], Connector] | None = None
     has_metadata: bool = False
+    begins_at_the_earliest: Callable[[StreamDefinition], bool] = lambda _: False
 
 
 def _validate_push(declared: Declaration) -> None:
@@ -74,6 +77,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
         lambda declared: validate_kafka(declared.schema, declared.format, declared.options, declared.confinement),
         KafkaConnector,
         has_metadata=True,
+        begins_at_the_earliest=lambda definition: definition.options.get("scan.startup.mode") == KAFKA_EARLIEST,
     ),
     "flight": ConnectorKind(
         (),
@@ -85,6 +89,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
         lambda declared: validate_files(declared.format, declared.options, declared.confinement),
         FileConnector,
         DiscoveringFileConnector,
+        begins_at_the_earliest=lambda _: True,
     ),
 }
 
@@ -126,6 +131,11 @@ def open_for_planner(definition: StreamDefinition, storage: Storage) -> Connecto
     if kind.open_for_planner is not None:
         return kind.open_for_planner(definition, storage)
     return kind.open(definition, storage)
+
+
+def begins_at_the_earliest(definition: StreamDefinition) -> bool:
+    """Whether a stream begins with the oldest that its connector has."""
+    return _kind(definition.connector).begins_at_the_earliest(definition)
 
 
 def _kind(connector: str) -> ConnectorKind:

@@ -278,6 +278,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
         ("DELETE", "/streams/{name}"),
         ("POST", "/streams/{name}/events"),
         ("GET", "/streams/{name}/dead-letters"),
+        ("POST", "/streams/{name}/watermark"),
         ("POST", "/tables"),
         ("GET", "/tables"),
         ("GET", "/tables/{name}"),

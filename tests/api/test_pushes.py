@@ -17,6 +17,7 @@ from braid.api import pushes
 from braid.api.pushes import Pushes, PushStream
 from braid.session.log import outcome_segments
 from braid.sources.connectors.push import PushLog
+from braid.sources.connectors.segment import list_segments, segment_path
 from braid.sources.core.errors import NotAllowed, NotReady
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
@@ -71,12 +72,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 def test_outcomes_are_written_once_and_little_of_them_is_in_memory(world: World) -> None:
     first = {f"k{n}": world.push(f"k{n}", tuples=n) for n in range(12)}
-    world.stream.trim(0)
+    world.stream.trim(0, 0)
     assert list(world.stream._newest) == ["k10", "k11"]
     before = world.files()
     assert len(before) == 2
     first |= {f"k{n}": world.push(f"k{n}", tuples=n) for n in range(12, 18)}
-    world.stream.trim(0)
+    world.stream.trim(0, 0)
     after = world.files()
     assert len(after) == 3
     assert {name: after[name] for name in before} == before
@@ -91,7 +92,7 @@ def test_outcomes_are_written_once_and_little_of_them_is_in_memory(world: World)
 
 def test_keys_outlive_their_frames(world: World) -> None:
     first = {f"k{n}": world.push(f"k{n}", tuples=n) for n in range(30)}
-    world.stream.trim(world.stream.log.end())
+    world.stream.trim(world.stream.log.end(), world.stream.log.end())
     assert world.storage.names(f"streams/{DEFINITION.id}/segments")[0] != f"{0:020d}.seg"
     for _ in range(2):
         world.reopen()
@@ -103,7 +104,7 @@ def test_keys_outlive_their_frames(world: World) -> None:
 def test_keys_are_forgotten_after_a_day_and_their_files_removed(world: World) -> None:
     for n in range(AT_ONCE):
         world.push(f"old{n}")
-    world.stream.trim(0)
+    world.stream.trim(0, 0)
     world.now_us += DAY_US
     first = {f"new{n}": world.push(f"new{n}", tuples=n) for n in range(AT_ONCE)}
     end = world.stream.log.end()
@@ -111,7 +112,7 @@ def test_keys_are_forgotten_after_a_day_and_their_files_removed(world: World) ->
     assert world.stream.log.end() == end
     world.now_us += 1
     world.stream.expire(world.now_us)
-    world.stream.trim(0)
+    world.stream.trim(0, 0)
     assert len(world.files()) == 1
     assert world.push("old0", tuples=7)["accepted"] == 7
     world.reopen()
@@ -180,3 +181,31 @@ def test_nothing_is_acknowledged_once_its_folder_is_gone(tmp_path: Path, lost: s
     else:
         assert push(other)["accepted"] == 1
     pushes_of_all.close()
+
+
+def test_segments_stay_as_long_as_a_replay_needs_them_and_the_newest_bytes_stay_anyway(world: World) -> None:
+    for _ in range(40):
+        world.push(None, tuples=3)
+    log = world.stream.log
+    segments = list_segments(log._folder)
+    assert len(segments) > 5
+    world.stream.trim(log.end(), segments[2])
+    assert list_segments(log._folder) == segments[2:], "a replay has read up to there"
+    sizes = [segment_path(log._folder, first).stat().st_size for first in segments[2:]]
+    world.stream._kept_bytes = sum(sizes[-3:])
+    world.stream.trim(log.end(), log.end())
+    assert list_segments(log._folder) == segments[-3:]
+
+
+def test_a_key_is_known_after_a_restart_though_its_frames_are_not_looked_through_again(world: World) -> None:
+    world.stream._kept_bytes = 1 << 30
+    outcomes = {f"key-{number}": world.push(f"key-{number}", tuples=3) for number in range(40)}
+    world.stream.trim(world.stream.log.end(), world.stream.log.end())
+    first = list_segments(world.stream.log._folder)[0]
+    assert first == 0, "the segments are kept"
+    world.reopen()
+    looked_through = {frame.key for frame in world.stream.log.kept_frames(world.stream._saved_upto)}
+    assert len(looked_through) < len(outcomes) / 2
+    for key, outcome in outcomes.items():
+        assert world.push(key, tuples=3) == outcome
+    assert world.stream.log.end() == 120, "nothing was appended twice"

@@ -146,7 +146,7 @@ def test_what_a_full_disk_keeps_from_being_trimmed_keeps_nothing_else(
     service = SimpleNamespace(
         storage=Storage(str(tmp_path)),
         settings=Settings(),
-        session=SimpleNamespace(streams=SimpleNamespace(definitions=list), snapshot_seq=0, snapshot_epoch=0),
+        session=SimpleNamespace(streams=SimpleNamespace(ids=set), snapshot_seq=0, snapshot_epoch=0),
         pushes=SimpleNamespace(trim=refused("pushes")),
         retention=SimpleNamespace(trim=refused("results")),
     )
@@ -212,7 +212,7 @@ def test_a_data_directory_of_another_format_is_refused_and_left_as_it_is(
         Storage(str(tmp_path)).put_json("format.json", {"format": number})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     said = refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
-    assert f"must have format 2, and has format {formats[0] if formats else 1}" in said
+    assert f"must have format 3, and has format {formats[0] if formats else 1}" in said
     assert "Start this version on an empty directory" in said
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "service.lock"}
     assert after == before

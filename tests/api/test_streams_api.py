@@ -124,6 +124,7 @@ def test_dead_letters_are_read_page_by_page(rest: Rest) -> None:
             "reason": "late",
             "detail": "too late",
             "received_at": "1970-01-01T00:00:01.500000Z",
+            "query": None,
             "tuple": {"amount": 1.1},
             "raw": None,
         }

@@ -28,12 +28,12 @@ def tasks_of(reader: CompositeReader, tuples: int) -> int:
 
 
 def test_a_batch_has_as_many_tasks_as_it_has_tuples_for_and_partitions_at_most(tmp_path: Path) -> None:
-    reader = CompositeReader(str(tmp_path), [0, 1, 2], "1")
+    reader = CompositeReader(str(tmp_path), [0, 1, 2], 1.0, 0.2)
     assert [tasks_of(reader, n * TUPLES_WORTH_A_TASK + 1) for n in (0, 1, 2, 3, 9)] == [1, 1, 2, 3, 3]
 
 
 def test_the_first_batches_have_a_task_for_each_partition_so_that_all_workers_load(tmp_path: Path) -> None:
-    reader = CompositeReader(str(tmp_path), [0, 1, 2], "1")
+    reader = CompositeReader(str(tmp_path), [0, 1, 2], 1.0, 0.2)
     assert tasks_of(reader, 1) == 1, "a batch with tuples has the same tasks whenever it runs"
     assert [tasks_of(reader, 0) for _ in range(WARM_UP_BATCHES + 2)] == [3] * WARM_UP_BATCHES + [1, 1]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 
 from braid.engine.data_layout import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
 from braid.engine.planning.offsets import Offset
-from braid.engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
+from braid.engine.planning.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner
+from braid.engine.planning.positions import begins_of, skipped_of
+from braid.operators.event_times import ENDED
 from braid.operators.live_queries import LiveQueries
 from braid.sources.connectors.connector import Chunk, Extent, GappedExtent
 from braid.sources.connectors.generator import DATASETS
@@ -21,9 +25,11 @@ from braid.sources.connectors.kafka.formats import REGISTRY
 from braid.sources.core.confinement import Confinement
 from braid.sources.core.outgoing import Outgoing
 from braid.sources.core.record_log import RecordLog
+from braid.sources.core.replays import replay_of
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
 from braid.sources.core.watermark_options import WatermarkOptions
+from tests.kit.waiting import wait_until
 from tests.operators.pipeline import aggregation, changelog
 
 SECOND = 10**6
@@ -59,10 +65,10 @@ class Folder:
         self.passed_us = now_us
         return planner.latest(start, now_us)
 
-    def log(self, *streams: StreamDefinition, dropped: list[str] | None = None) -> None:
-        """Append a changelog."""
+    def log(self, *streams: StreamDefinition, dropped: list[str] | None = None, reading: str | None = None) -> None:
+        """Append a changelog, with a query of some stream that there is none of, or of one that it is ``reading``."""
         number = self.changelogs.latest() + 1
-        query = (f"q{number}", number, aggregation())
+        query = (f"q{number}", number, aggregation() if reading is None else replace(aggregation(), stream=reading))
         self.changelogs.append(number, changelog(number, [query], streams=streams, dropped=dropped or []))
 
     def commit(self, offset: Offset, **record: Any) -> None:
@@ -258,9 +264,9 @@ def test_another_process_goes_on_from_snapshot_and_changelogs(folder: Folder) ->
 
 def test_positions_never_go_back_and_partitions_out_of_sight_keep_theirs(folder: Folder) -> None:
     available = {"a": {"0": Extent(0, 5), "2": Extent(1, 3)}}
-    begins = _begins({"a": {"0": 10, "1": 20}}, available)
+    begins = begins_of({"a": {"0": 10, "1": 20}}, available)
     assert begins == {"a": {"0": 10, "1": 20, "2": 1}}
-    assert folder.planner()._bounded(begins, available, ()) == {"a": {"0": 10, "1": 20, "2": 3}}
+    assert folder.planner()._bounded(begins, available, (), {}) == {"a": {"0": 10, "1": 20, "2": 3}}
 
 
 def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
@@ -269,8 +275,8 @@ def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
         "b": {"0": GappedExtent(0, 9, 7)},
     }
     reached = {"a": {"0": 10, "1": 1, "9": 4}, "b": {"0": 8}}
-    assert _begins(reached, available) == {"a": {"0": 30, "1": 1, "2": 9, "9": 4}, "b": {"0": 8}}
-    assert _skipped(reached, available) == {"a": 20 + 4}
+    assert begins_of(reached, available) == {"a": {"0": 30, "1": 1, "2": 9, "9": 4}, "b": {"0": 8}}
+    assert skipped_of(reached, available) == {"a": 20 + 4}
 
 
 class Kept:
@@ -280,6 +286,12 @@ class Kept:
 
     def __init__(self, extent: Extent) -> None:
         self.extent = extent
+
+    def bounds(self) -> None:
+        return None
+
+    def oldest(self) -> dict[str, int]:
+        return {}
 
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
         return {"0": self.extent}
@@ -362,7 +374,7 @@ def test_a_stream_that_cannot_be_opened_costs_itself_only_and_is_tried_again(
     registry = {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1", REGISTRY: "http://127.0.0.1:1"}
     kafka = StreamDefinition("k", "k", stream("k").schema, "kafka", "avro", registry)
     Confinement(outgoing=Outgoing(("public",))).write(folder.storage)
-    folder.log(stream("a"), kafka)
+    folder.log(stream("a"), kafka, reading="k")
     planner = folder.planner()
     first = planner.latest(Offset(), SECOND)
     assert first.streams["a"]["0"] >= RATE
@@ -463,7 +475,7 @@ def test_bounds_lie_between_start_and_end(
     planner._budget.tuples = budget
     planner._costs.learn({"streams": {name: {"tuples": 1} for name in available}})
     extents = {name: {p: Extent(0, end) for p, end in partitions.items()} for name, partitions in available.items()}
-    bounded = planner._bounded(_begins(before, extents), extents, ())
+    bounded = planner._bounded(begins_of(before, extents), extents, (), {})
     read = 0
     for name, partitions in available.items():
         for partition, end in partitions.items():
@@ -503,3 +515,69 @@ def test_windows_that_wait_to_be_fired_make_batches_that_read_nothing_more_of_th
     folder.commit(third, **reached, fired={"a": 900, "b": 900}, fire_to={})
     fourth = planner.latest(third, 9 * SECOND)
     assert (fourth.fire_to, fourth.streams["a"] != third.streams["a"]) == ({}, True)
+
+
+def files(folder: Folder, name: str = "f") -> StreamDefinition:
+    """Return a bounded stream over a folder with ten records."""
+    path = Path(folder.storage.uri) / "files"
+    path.mkdir(exist_ok=True)
+    lines = [f'{{"user_id": {n}, "gem_pack": 1, "price": 1.0, "time": "2026-01-01T00:00:0{n}Z"}}' for n in range(10)]
+    (path / "a.json").write_text("\n".join(lines))
+    os.utime(path / "a.json", (1, 1))  # so that it is complete at the first look
+    options = {"path": str(path), "bounded": "true"}
+    return StreamDefinition(name, name, StreamSchema(DATASETS["purchases"], "time", 0), "file", "json", options)
+
+
+def planned_when(planner: Planner, start: Offset, holds: Callable[[Offset], bool]) -> Offset:
+    """Plan until the planner, whose connectors look by threads of their own, says what is waited for."""
+    planned: list[Offset] = []
+
+    def looked() -> bool:
+        planned.append(planner.latest(start, SECOND))
+        return holds(planned[-1])
+
+    wait_until(looked, 30, "the planner plans the batch")
+    return planned[-1]
+
+
+def test_a_folder_is_not_read_before_its_first_query_and_ends_after_its_last_record(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "data")
+    Confinement().write(folder.storage)
+    definition = files(Folder(tmp_path))
+    folder.log(definition)
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    assert first.streams == {}
+    folder.commit(first)
+    folder.log(reading="f")
+    second = planned_when(planner, first, lambda offset: offset.streams.get("f") == {"0": 10})
+    assert (second.begins, second.raised) == ({"f": {"0": 0}}, {})
+    folder.commit(second)
+    third = planned_when(planner, second, lambda offset: offset is not second)
+    assert third.raised == {"f": ENDED}
+    folder.commit(third, watermarks={"f": ENDED}, fired={"f": ENDED})
+    replay = replay_of(definition, "q-9")
+    folder.log(replay, reading=replay.id)
+    fourth = planned_when(planner, third, lambda offset: offset.streams.get(replay.id) == {"0": 10})
+    assert (fourth.begins[replay.id], fourth.joined) == ({"0": 0}, {})
+    assert {span.stream for span in fourth.spans} == {replay.id}
+    folder.commit(fourth, watermarks={"f": ENDED}, fired={"f": ENDED})
+    fifth = planned_when(planner, fourth, lambda offset: offset is not fourth)
+    assert fifth.joined == {replay.id: "f"}, "that it has joined makes a batch"
+    assert fifth.spans == []
+
+
+def test_a_watermark_set_from_outside_counts_once_all_is_read_that_was_there(folder: Folder) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    planner._budget.tuples = 100
+    number = folder.changelogs.latest() + 1
+    folder.changelogs.append(number, {**changelog(number), "raised": {"a": 50 * SECOND}})
+    offset, raised = Offset(), []
+    while not raised or not raised[-1]:
+        offset = folder.latest(planner, offset, SECOND + len(raised))
+        raised.append(offset.raised)
+        folder.commit(offset)
+    assert len(raised) > 2, "read in several batches"
+    assert raised[-1] == {"a": 50 * SECOND}
+    assert offset.streams["a"]["0"] >= RATE

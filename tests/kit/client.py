@@ -133,7 +133,7 @@ class Api:
 
     def _is_gone(self, query_id: str) -> bool:
         answer = self.request("GET", f"/queries/{query_id}")
-        return answer.status_code != 200 or answer.json()["state"] in ("RETIRED", "FAILED")
+        return answer.status_code != 200 or answer.json()["state"] in ("RETIRED", "FINISHED", "FAILED")
 
     def query(self, query_id: str) -> Json:
         """Return what the service reports of a query."""

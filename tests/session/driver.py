@@ -163,11 +163,13 @@ class Driver:
         planned: PlannedBatch | None = None,
         idle: Iterable[str] = (),
         blocks: list[dict[str, Any]] | None = None,
+        **rest: Any,
     ) -> dict[str, Any]:
         """Commit a batch with one tuple per stream id in ``times`` (seconds after the beginning) and step.
 
         ``results`` are ``(slot, rows, latest event time in µs)``, unless ``blocks`` says what the record is to say of
-        them; without ``planned`` it is planned when it starts. The streams with the ids ``idle`` are.
+        them; without ``planned`` it is planned when it starts. The streams with the ids ``idle`` are. ``rest`` is what
+        the record is to say otherwise, or besides.
         """
         self.clock.advance(0.01)
         at_start = {s.definition.id: self.newest.get(s.definition.id) for s in self.state.catalog.states()}
@@ -207,6 +209,7 @@ class Driver:
             "bytes": {"state": 0, "buckets": 0, "results": 0},
             "duration_us": 10_000,
         }
+        record |= rest
         self.batches.append(record["seq"], record)
         self.session.step()
         return record

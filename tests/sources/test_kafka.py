@@ -232,3 +232,28 @@ def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("BRAID_SECRET_KAFKA_PASSWORD", "hunter2")
     assert options.client()["sasl.password"] == "hunter2"
     assert "hunter2" not in repr(options)
+
+
+def test_a_bounded_topic_ends_where_it_did_when_it_was_first_seen(broker: Broker, storage: Storage) -> None:
+    topic = broker.create_topic(2)
+    broker.produce(topic, [message(0), message(1)])
+    options = {**EARLIEST, "scan.bounded.mode": "latest-offset"}
+    first = connector(broker, topic, storage, **options)
+    assert first.bounds() is None, "nobody knows before the brokers were asked"
+    ends(first, {"0": 2, "1": 0})
+    broker.produce(topic, [message(2)])
+    again = connector(broker, topic, storage, **options)
+    assert ends(again, {"0": 2, "1": 0}) == {"0": Extent(0, 2), "1": Extent(0, 0)}
+    assert again.bounds() == {"0": 2, "1": 0}
+    assert again.oldest() == {"0": 0, "1": 0}
+
+
+def test_a_topic_may_be_bounded_by_offsets_that_it_does_not_have_yet(broker: Broker, storage: Storage) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, [message(0)])
+    options = {"scan.bounded.mode": "specific-offsets", "scan.bounded.specific-offsets": "partition:0,offset:3"}
+    source = connector(broker, topic, storage, **EARLIEST, **options)
+    assert ends(source, {"0": 1}) == {"0": Extent(0, 1)}
+    assert source.bounds() == {"0": 3}
+    broker.produce(topic, [message(k) for k in range(1, 9)])
+    assert ends(source, {"0": 3}) == {"0": Extent(0, 3)}

@@ -46,6 +46,8 @@ def test_durations(text: str, us: int | None) -> None:
         ("idle_timeout", "0 s", "must be longer than 0"),
         ("idle_timeout", "0.5 us", "whole number of microseconds"),
         ("max_future", "36526 d", "at most 100 years"),
+        ("on_idle", "sleep", "must be 'wait' or 'advance'; got 'sleep'"),
+        ("on_idle", "advance", "needs option 'idle_timeout'"),
         ("watermark_percentile", "most", "must be a number such as '99.5'; got 'most'"),
         ("watermark_percentile", "0", "over 0 and at most 100"),
         ("watermark_percentile", "100.1", "over 0 and at most 100"),

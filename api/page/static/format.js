@@ -69,3 +69,15 @@ export function cell(value) {
 
 /** "1 query", "3 queries". */
 export const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
+
+/** Return a state such as CATCHING_UP in words. */
+export function inWords(state) {
+  return state.toLowerCase().replaceAll("_", " ");
+}
+
+/** Return the state of a query, with how far it has caught up. */
+export function stateOf(query) {
+  const fractions = Object.values(query.progress ?? {}).map((progress) => progress.fraction ?? 0);
+  const caughtUp = fractions.length ? `, ${Math.floor(100 * Math.min(...fractions))} %` : "";
+  return inWords(query.state) + caughtUp;
+}

@@ -2,11 +2,12 @@
 
 import { get, withParameters } from "./api.js";
 import { byId, el, keyed, say, set } from "./dom.js";
-import { count, duration } from "./format.js";
+import { count, duration, inWords, stateOf } from "./format.js";
 import { listing, nameCell, numberCell, trendCell } from "./listing.js";
 import { draw, History } from "./sparkline.js";
 
-const STATES = ["RUNNING", "PENDING", "PAUSED", "DRAINING", "FAILED", "RETIRED"];
+const SELDOM = ["CATCHING_UP", "PAUSED", "FINISHED"];
+const STATES = ["RUNNING", "CATCHING_UP", "PENDING", "PAUSED", "DRAINING", "FAILED", "FINISHED", "RETIRED"];
 const PAGE = 50;
 const TYPING_MS = 300;
 const HEADINGS = [
@@ -54,10 +55,10 @@ export function queriesPanel(changed) {
       },
     });
     input.checked = value === state;
-    const title = value ? value[0] + value.slice(1).toLowerCase() : "All";
+    const title = value ? value[0] + inWords(value).slice(1) : "All";
     return el(
       "label",
-      { hidden: value === "PAUSED" }, // shown where there is such a state
+      { hidden: SELDOM.includes(value) }, // shown where there is such a state
       input,
       el("span", {}, title),
       el("span", { class: "count" }),
@@ -79,7 +80,7 @@ export function queriesPanel(changed) {
   function showCounts(numbers) {
     for (const [value, label] of choices) {
       if (!value) continue;
-      label.hidden = value === "PAUSED" && !numbers.has(value);
+      label.hidden = SELDOM.includes(value) && !numbers.has(value);
       say(label.lastElementChild, numbers.has(value) ? count(numbers.get(value)) : "");
     }
   }
@@ -157,13 +158,13 @@ function update(node, query, sharers, trend) {
   tag.hidden = tag.textContent === "";
   say(sql, query.sql.replace(/\s+/g, " "));
   set(sql, "title", query.sql);
-  say(state.firstElementChild, query.state.toLowerCase());
+  say(state.firstElementChild, stateOf(query));
   set(state.firstElementChild, "data-state", query.state.toLowerCase());
   set(state.firstElementChild, "title", query.error);
   set(state.firstElementChild, "data-warn", Boolean(query.error));
   say(rows, count(query.rows_out));
   say(latency, duration(query.event_time_latency_seconds));
   draw(line.firstElementChild, trend);
-  const together = ["RUNNING", "DRAINING"].includes(query.state) ? sharers.get(query.operator) : undefined;
+  const together = ["RUNNING", "CATCHING_UP", "DRAINING"].includes(query.state) ? sharers.get(query.operator) : undefined;
   say(sharing, together === undefined ? "–" : count(Math.max(0, together - 1)));
 }

@@ -4,13 +4,13 @@ import { get, json, post, problemOrAway } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, say, set } from "./dom.js";
-import { clockTime, count, duration } from "./format.js";
+import { clockTime, count, duration, stateOf } from "./format.js";
 import { showGraph } from "./plan.js";
 import { every, refreshAll } from "./poll.js";
 import { tabs } from "./tabs.js";
 import { watch } from "./watch.js";
 
-const ENDED = ["RETIRED", "FAILED"];
+const ENDED = ["RETIRED", "FINISHED", "FAILED"];
 
 /** Show a query in `panel`; returns what ends that. `can` tells which calls there are, `edit(sql)` takes its SQL. */
 export function showQuery(panel, id, { can, edit, announce }) {
@@ -98,7 +98,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
     say(title, query.name ?? query.id);
     say(tag, [query.name ? query.id : null, query.tenant].filter(Boolean).join(" · "));
     tag.hidden = tag.textContent === "";
-    say(state, query.state.toLowerCase());
+    say(state, stateOf(query));
     set(state, "data-state", query.state.toLowerCase());
     say(sql, query.sql);
     sql.hidden = state.hidden = false;

@@ -73,16 +73,22 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     return CreateTable(name, Schema(tuple(column.field for column in columns)), format_, values, if_not_exists)
 
 
-def parse_sink(cursor: Cursor) -> dict[str, str]:
-    """Read ``WITH (connector = 'file', …)`` of a query: where its rows go besides the result log."""
+def parse_query_options(cursor: Cursor) -> tuple[dict[str, str] | None, str | None]:
+    """Read ``WITH (start = 'earliest', connector = 'file', …)`` of a query.
+
+    Return where its rows go besides the result log, None for nowhere, and where it starts, None where it is not said.
+    """
     at = cursor.start
     options = _parse_options(cursor, "file")
     values = {key: value for key, (value, _) in options.items()}
+    start = values.pop("start", None)
+    if start is not None and not values:
+        return None, start
     try:
         read_sink(values)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, at)) from None
-    return values
+    return values, start
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from braid.sources.connectors.files.text import CsvFormat, JsonFormat
 from braid.sources.connectors.offset_watch import OffsetWatch
 from braid.sources.core.confinement import Confinement
 from braid.sources.core.errors import BraidError, NotReady
+from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
 
@@ -45,12 +46,20 @@ class FileConnector:
         self._name = definition.name
         self._options = read_options(definition.format, definition.options)
         self._format = _format_of(self._options, definition.schema)
-        self._index = FileIndex(storage, f"streams/{definition.id}/files")
+        self._index = FileIndex(storage, f"streams/{origin_of(definition.id)}/files")
 
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
         """Return the records of all files in the index, those that a replay holds back included."""
         self._index.follow()
         return {PARTITION: Extent(0, self._index.end)}
+
+    def bounds(self) -> dict[str, int] | None:
+        """Return the end of the last file, once the stream is bounded and all its files are in the index."""
+        return {PARTITION: self._index.end} if self._options.bounded and self._index.is_closed else None
+
+    def oldest(self) -> dict[str, int]:
+        """Return the first record of the first file."""
+        return {PARTITION: 0}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the records with offsets in ``[start, end)``.

@@ -56,9 +56,13 @@ class Discovery:
         """Return the offsets of all files known; an error says what keeps the next from being taken."""
         self._index.hold()
         self._learn()
+        if self._options.bounded and self._index.is_closed:
+            return {PARTITION: Extent(0, self._index.end)}
         try:
             if not self._waiting and time.monotonic() >= self._next_look:
                 self._waiting = self._look()[::-1]
+                if self._options.bounded and not self._seen:
+                    self._index.close()
             self._take(time.monotonic() + SLICE_SECONDS)
         except BaseException:
             self._waiting = []  # what is wrong may be mended by then: look again

@@ -67,10 +67,20 @@ class FileIndex:
         self._storage = storage
         self._folder = folder
         self._log = RecordLog(storage, folder)
+        self._closed_path = f"{folder}-closed.json"
         self._full_records = 0  # records up to this one do not change any more
         self._files_in_full = 0  # how many files these have
         self._lock: object = None
         self.files: list[IndexedFile] = []
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no file is added any more."""
+        return self._storage.exists(self._closed_path)
+
+    def close(self) -> None:
+        """Have no file added any more: those that are there are all."""
+        self._storage.put_json(self._closed_path, {"files": len(self.files)})
 
     @property
     def end(self) -> int:

@@ -11,22 +11,26 @@ from braid.sources.formats.csv_document import check_delimiter
 
 FORMATS = ("json", "csv", "parquet")
 _OPTIONS = {
-    "json": ("path", "replay_speed"),
-    "csv": ("path", "replay_speed", "delimiter", "header"),
-    "parquet": ("path", "replay_speed"),
+    "json": ("path", "replay_speed", "bounded"),
+    "csv": ("path", "replay_speed", "bounded", "delimiter", "header"),
+    "parquet": ("path", "replay_speed", "bounded"),
 }
 _SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """``path`` is as given; ``replay_speed`` is seconds of event time a second, None for as fast as possible."""
+    """``path`` is as given; ``replay_speed`` is seconds of event time a second, None for as fast as possible.
+
+    ``bounded``: the files that lie there at first are all, and the stream ends after the last of them.
+    """
 
     path: str
     format: str
     delimiter: str = ","
     header: bool = True
     replay_speed: float | None = None
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -45,12 +49,21 @@ def read_options(format: str, options: Mapping[str, str]) -> FileOptions:
         raise NotAllowed(
             f"Connector 'file' with format {format!r} has no option {', '.join(map(repr, unknown))}. It has {known}."
         )
-    header = options.get("header", "true").lower()
-    if header not in _SWITCH:
-        raise NotAllowed(f"Option 'header' must be 'true' or 'false'; got {header!r}.")
+    switches = {"header": "true", "bounded": "false"}
+    for name, default in switches.items():
+        switches[name] = options.get(name, default).lower()
+        if switches[name] not in _SWITCH:
+            raise NotAllowed(f"Option {name!r} must be 'true' or 'false'; got {options[name]!r}.")
     speed = options.get("replay_speed")
     try:
         replay_speed = None if speed is None else float(speed)
     except ValueError:
         raise NotAllowed(f"Option 'replay_speed' must be a number above 0; got {speed!r}.") from None
-    return FileOptions(options.get("path", ""), format, options.get("delimiter", ","), _SWITCH[header], replay_speed)
+    return FileOptions(
+        options.get("path", ""),
+        format,
+        options.get("delimiter", ","),
+        _SWITCH[switches["header"]],
+        replay_speed,
+        _SWITCH[switches["bounded"]],
+    )

@@ -21,6 +21,7 @@ from braid.sources.connectors.kafka.topic import QUIET, Topic
 from braid.sources.connectors.offset_watch import OffsetWatch, WatchedConnector
 from braid.sources.core.confinement import OPEN, Confinement
 from braid.sources.core.errors import Gone, NotReady
+from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
 
@@ -65,10 +66,18 @@ class KafkaConnector(WatchedConnector):
         self._metadata = MetadataColumns(definition.schema, self._options.topic, self._format.show)
         self._patience = patience_seconds
         subject = f"Stream {self._stream!r} from {self._options.where}"
-        self._topic = Topic(self._options, storage, f"streams/{definition.id}")
+        self._topic = Topic(self._options, storage, f"streams/{origin_of(definition.id)}")
         self._watch = OffsetWatch(self._topic.extents, subject, (KafkaException,), _brief, ASK_EVERY_SECONDS)
         self._consumer: Any = None
         self._position: tuple[str, int] | None = None
+
+    def bounds(self) -> Mapping[str, int] | None:
+        """Return where each partition ends, once the stream is bounded and brokers have said where."""
+        return self._topic.bounds
+
+    def oldest(self) -> dict[str, int]:
+        """Return the oldest message that the brokers keep of each partition."""
+        return {str(number): offset for number, offset in self._topic.oldest.items()}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the messages with offsets in ``[start, end)``; missing ones were compacted, or control messages.

@@ -57,7 +57,23 @@ PROPERTIES = (
     "ssl.keystore.location",
     *SECRETS,
 )
-_OPTIONS = ("topic", "scan.startup.mode", "scan.startup.timestamp-millis", OFFSETS, ON_GAP)
+BOUNDED, BOUNDED_MS, BOUNDED_OFFSETS = (
+    "scan.bounded.mode",
+    "scan.bounded.timestamp-millis",
+    "scan.bounded.specific-offsets",
+)
+UNBOUNDED = "unbounded"
+BOUNDED_MODES = (UNBOUNDED, LATEST, TIMESTAMP, SPECIFIC)
+_OPTIONS = (
+    "topic",
+    "scan.startup.mode",
+    "scan.startup.timestamp-millis",
+    OFFSETS,
+    BOUNDED,
+    BOUNDED_MS,
+    BOUNDED_OFFSETS,
+    ON_GAP,
+)
 _ANY_CA = "probe"  # of ssl.ca.location: where the system has them
 TOPIC_RULE = "up to 249 letters, digits, '.', '_' and '-'"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -72,7 +88,8 @@ class KafkaOptions:
     """Where a stream comes from, and where it begins; ``timestamp_ms`` is since 1970.
 
     That, and ``offsets`` by partition, are for the modes of their names only. ``on_gap`` says what happens where
-    messages are gone that were not read.
+    messages are gone that were not read. ``bounded`` says where the stream ends in the same way as ``mode`` where it
+    begins, with ``bounded_ms`` and ``bounded_offsets``.
     """
 
     topic: str
@@ -81,6 +98,9 @@ class KafkaOptions:
     timestamp_ms: int | None = None
     offsets: Mapping[int, int] = field(default_factory=dict)
     on_gap: str = FAIL
+    bounded: str = UNBOUNDED
+    bounded_ms: int | None = None
+    bounded_offsets: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -104,6 +124,14 @@ class KafkaOptions:
         if (self.mode == SPECIFIC) != bool(self.offsets):
             raise NotAllowed(
                 f"'scan.startup.mode' = {SPECIFIC!r} needs option {OFFSETS!r}, and that goes with no other mode."
+            )
+        if self.bounded not in BOUNDED_MODES:
+            raise NotAllowed(f"Option {BOUNDED!r} must be one of {', '.join(BOUNDED_MODES)}; got {self.bounded!r}.")
+        if (self.bounded == TIMESTAMP) != (self.bounded_ms is not None):
+            raise NotAllowed(f"{BOUNDED!r} = {TIMESTAMP!r} needs option {BOUNDED_MS!r}, which goes with no other mode.")
+        if (self.bounded == SPECIFIC) != bool(self.bounded_offsets):
+            raise NotAllowed(
+                f"{BOUNDED!r} = {SPECIFIC!r} needs option {BOUNDED_OFFSETS!r}, which goes with no other mode."
             )
         if self.on_gap not in (FAIL, SKIP):
             raise NotAllowed(f"Option {ON_GAP!r} must be {FAIL!r} or {SKIP!r}; got {self.on_gap!r}.")
@@ -172,27 +200,34 @@ def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> K
         if option not in (*_OPTIONS, *of_format) and not option.startswith(PREFIX):
             known = ", ".join(map(repr, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
             raise NotAllowed(f"Connector 'kafka' has no option {option!r}. It has {known}.")
-    timestamp = options.get("scan.startup.timestamp-millis")
-    if timestamp is not None and not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 18):
-        raise NotAllowed(f"Option 'scan.startup.timestamp-millis' must be milliseconds since 1970; got {timestamp!r}.")
     return KafkaOptions(
         options.get("topic", ""),
         {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)},
         options.get("scan.startup.mode", LATEST),
-        None if timestamp is None else int(timestamp),
+        _milliseconds(options, "scan.startup.timestamp-millis"),
         read_offsets(options[OFFSETS]) if OFFSETS in options else {},
         options.get(ON_GAP, FAIL).lower(),
+        options.get(BOUNDED, UNBOUNDED),
+        _milliseconds(options, BOUNDED_MS),
+        read_offsets(options[BOUNDED_OFFSETS], BOUNDED_OFFSETS) if BOUNDED_OFFSETS in options else {},
     )
 
 
-def read_offsets(text: str) -> dict[int, int]:
+def _milliseconds(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 18):
+        raise NotAllowed(f"Option {name!r} must be milliseconds since 1970; got {text!r}.")
+    return None if text is None else int(text)
+
+
+def read_offsets(text: str, option: str = OFFSETS) -> dict[int, int]:
     """Return the offset of each partition from ``partition:0,offset:42;partition:1,offset:300``."""
     offsets: dict[int, int] = {}
     for part in text.removesuffix(";").split(";"):
         match = _PLACE.fullmatch(part)
         if match is None or int(match[1]) in offsets:
             raise NotAllowed(
-                f"Option {OFFSETS!r} must be like 'partition:0,offset:42;partition:1,offset:300', each partition once;"
+                f"Option {option!r} must be like 'partition:0,offset:42;partition:1,offset:300', each partition once;"
                 f" got {text[:200]!r}."
             )
         offsets[int(match[1])] = int(match[2])

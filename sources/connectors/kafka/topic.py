@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
 
 from braid.sources.connectors.connector import Extent, GappedExtent
-from braid.sources.connectors.kafka.options import EARLIEST, LATEST, SPECIFIC, KafkaOptions
+from braid.sources.connectors.kafka.options import EARLIEST, LATEST, SPECIFIC, TIMESTAMP, UNBOUNDED, KafkaOptions
 from braid.sources.core.errors import NotReady
 from braid.sources.core.storage import Storage
 
@@ -48,7 +48,12 @@ class Topic:
         self._look_again_at = 0.0
         self._ends: Mapping[int, int] = {}
         self._id: str | None = None
+        self._bounds_path = f"{folder}/bounds.json"
+        self.bounds: dict[str, int] | None = None
+        """Where each partition of a bounded stream ends, once that is known."""
         self._begins: dict[str, int] | None = None
+        self.oldest: Mapping[int, int] = {}
+        """The oldest message that the brokers keep of each partition, as they last said."""
 
     def extents(self) -> dict[str, Extent]:
         """Return the offsets of each partition that can be read; KafkaException or NotReady when brokers do not say."""
@@ -59,15 +64,18 @@ class Topic:
         oldest, ends = self._offsets(OffsetSpec.earliest()), self._offsets(OffsetSpec.latest())
         if any(ends[number] < self._ends.get(number, 0) for number in ends):
             self._look()
-        self._ends = ends
+        self._ends, self.oldest = ends, oldest
         begins = self._where_to_begin(oldest, ends)
+        bounds = self._where_to_end(ends)
         extents: dict[str, Extent] = {}
         for number in self._partitions:
             start = begins.get(str(number), oldest[number])
+            end = ends[number] if bounds is None else min(ends[number], bounds.get(str(number), 0))
+            start = min(start, end) if bounds is not None else start
             if self._options.skips_gaps:
-                extents[str(number)] = GappedExtent(start, ends[number], oldest[number])
+                extents[str(number)] = GappedExtent(start, end, min(oldest[number], end))
             else:
-                extents[str(number)] = Extent(start, ends[number])
+                extents[str(number)] = Extent(start, end)
         return extents
 
     def _look(self) -> None:
@@ -130,6 +138,26 @@ class Topic:
                 offsets = {number: ends[number] if offset < 0 else offset for number, offset in since.items()}
             self._begin({str(number): offset for number, offset in offsets.items()})
         return self._begins or {}
+
+    def _where_to_end(self, ends: Mapping[int, int]) -> Mapping[str, int] | None:
+        """Return the offset that each partition is read up to, None for a stream without bounds.
+
+        It is found out when the topic is first seen, and written down.
+        """
+        if self._options.bounded == UNBOUNDED:
+            return None
+        if self.bounds is None and self._storage.exists(self._bounds_path):
+            self.bounds = self._storage.get_json(self._bounds_path)
+        if self.bounds is None:
+            bounds = dict(ends)
+            if self._options.bounded == SPECIFIC:
+                bounds = dict(self._options.bounded_offsets)
+            elif self._options.bounded == TIMESTAMP:
+                upto = self._offsets(OffsetSpec.for_timestamp(self._options.bounded_ms or 0))
+                bounds = {number: ends[number] if offset < 0 else offset for number, offset in upto.items()}
+            self.bounds = {str(number): offset for number, offset in bounds.items()}
+            self._storage.put(self._bounds_path, orjson.dumps(self.bounds))
+        return self.bounds
 
     def _begin(self, begins: dict[str, int]) -> None:
         self._storage.put(self._begins_path, orjson.dumps(begins))

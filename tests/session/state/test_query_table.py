@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.session.state.query_record import FAILED, PENDING, RETIRED, RUNNING, STATES, QueryRecord
+from braid.session.state.query_record import FINAL_STATES, PENDING, RUNNING, STATES, QueryRecord
 from braid.session.state.query_table import QueryTable
 from tests.session.records import record
 
@@ -34,7 +34,7 @@ def test_the_table_counts_and_pages_as_a_dict_would(steps: list[tuple[str, int]]
         assert table.find("q-0") is None
         counts = Counter(r.state for r in model.values())
         assert {state: table.states[state] for state in STATES} == {state: counts[state] for state in STATES}
-        assert table.unfinished == sum(counts.values()) - counts[RETIRED] - counts[FAILED]
+        assert table.unfinished == sum(counts.values()) - sum(counts[state] for state in FINAL_STATES)
         following = [r for r in model.values() if int(r.id[2:]) > number]
         assert table.after(number, 3) == following[:3]
         assert table.after(0, 1000) == list(model.values())

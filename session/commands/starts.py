@@ -1,0 +1,104 @@
+"""Where a query starts to read its streams: ``now``, ``earliest``, at a time, or an interval before now.
+
+A stream has a default (:func:`default_start`). What ``now`` is, for a stream, its clock says: the greatest event time
+of its tuples so far.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from braid.operators.kinds import operator_of
+from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.query_record import QueryRecord
+from braid.session.state.sharing import shared_dict
+from braid.sources.connectors.registry import begins_at_the_earliest
+from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.replays import replay_of
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.watermark_options import parse_duration
+from braid.sources.formats.temporal import parse_timestamp
+
+NOW, EARLIEST = "now", "earliest"
+_INTERVAL = re.compile(r"-\s*(?:interval\s*)?(.+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Start:
+    """``text`` is as it was written. In µs: ``before`` is how long before now, ``at`` is an event time; both None for
+    ``now`` and ``earliest``.
+    """
+
+    text: str
+    before: int | None = None
+    at: int | None = None
+
+    @property
+    def is_now(self) -> bool:
+        """Whether only what is still to come is read."""
+        return self.text == NOW
+
+    def after(self, clock: int | None) -> int | None:
+        """Return the event time after which tuples are seen of a stream with this clock (µs); None: all are."""
+        if self.at is not None:
+            return self.at - 1
+        return None if self.before is None or clock is None else clock - self.before
+
+
+def read_start(text: object) -> Start:
+    """Return what a text says; NotAllowed for one that says nothing."""
+    if isinstance(text, str):
+        word = text.strip()
+        if word.lower() in (NOW, EARLIEST):
+            return Start(word.lower())
+        if (interval := _INTERVAL.fullmatch(word)) is not None:
+            before = parse_duration(interval[1].replace("'", ""))
+            if before is not None:
+                return Start(word, before=before)
+        else:
+            try:
+                return Start(word, at=parse_timestamp(word))
+            except (BraidError, ValueError):
+                pass
+    raise NotAllowed(
+        f"The start of a query must be 'now', 'earliest', a time such as '2026-01-31T12:00:00Z', or an interval before"
+        f" now such as '-1 hour' or '-90 s'; got {text!r}."
+    )
+
+
+def default_start(stream: StreamDefinition) -> Start:
+    """Return where queries start that do not say it."""
+    return Start(EARLIEST if begins_at_the_earliest(stream) else NOW)
+
+
+def place(record: QueryRecord, start: Start | None, catalog: Catalog, pending: dict[str, StreamDefinition]) -> None:
+    """Have a new query, which has its id, read its streams from its start on: by replays where these have a past.
+
+    A stream that no query has read yet is at its own beginning. ``pending`` has replays that wait for the next
+    changelog, by the streams that they replay; what is added to it waits for the same one.
+    """
+    replays: dict[str, str] = {}
+    sees_after: dict[str, int] = {}
+    for stream_id in record.query.streams:
+        stream = catalog.by_id(stream_id)
+        asked = start if start is not None or stream is None else default_start(stream.definition)
+        if stream is None or asked is None or asked.is_now:
+            continue
+        reads = stream_id
+        if not _is_at_its_beginning(stream):
+            reads = pending.setdefault(stream_id, replay_of(stream.definition, record.id)).id
+            replays[stream_id] = reads
+        if (after := asked.after(stream.clock)) is not None:
+            sees_after[reads] = after
+    record.sees_after = shared_dict(sees_after)
+    if replays:
+        record.query = record.query.reading(replays)
+        record.operator = operator_of(record.query)
+        names = {replays.get(stream, stream): name for stream, name in record.stream_names.items()}
+        record.stream_names = shared_dict(names)
+
+
+def _is_at_its_beginning(stream: StreamState) -> bool:
+    """Whether all that a stream can be asked for is still to be read."""
+    return not stream.is_read and begins_at_the_earliest(stream.definition)
