@@ -33,7 +33,7 @@ class AccessClient(BraidClient):
         return items(self._json("GET", "/keys"), "keys", self.url)
 
     def create_key(self, tenant: str, rights: Sequence[str], name: str | None = None) -> Object:
-        """Make a key; its text, `key`, is told this once only."""
+        """Make a key; its text, `key`, is shown this once only."""
         return self._object("POST", "/keys", body={"tenant": tenant, "rights": list(rights), "name": name})
 
     def revoke_key(self, key_id: str) -> None:

@@ -22,19 +22,19 @@ from braid.api.routes import (
     docs_page,
     documents,
     infer,
-    live,
     operation,
     plans,
     queries,
     results,
     sql,
+    sse,
     streams,
     tables,
 )
 from braid.api.routes.access import caller_of
 from braid.api.service import Service
 
-ROUTERS = (streams, infer, tables, queries, changes, results, live, plans, sql, access, operation)
+ROUTERS = (streams, infer, tables, queries, changes, results, sse, plans, sql, access, operation)
 OPEN_ROUTERS = (operation.probes, docs_page.router, page.router)
 """What answers without a key: it tells nothing of what is in the service."""
 CURSOR_HEADERS = ("Braid-Cursor", "Braid-End", "Location", "Retry-After")
@@ -43,7 +43,7 @@ CURSOR_HEADERS = ("Braid-Cursor", "Braid-End", "Location", "Retry-After")
 class _App(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """Put the headers around everything, also around answers that tell of a defect."""
-        return SafeHeaders(problems.ToldDefects(super().build_middleware_stack()))
+        return SafeHeaders(problems.DefectAnswers(super().build_middleware_stack()))
 
 
 def create_app(service: Service) -> FastAPI:

@@ -64,7 +64,7 @@ class BatchNotifier:
             await asyncio.wait_for(self._event.wait(), seconds)
 
 
-async def settled(begin: Callable[[Wake], Started], reads_files: bool = False) -> list[dict[str, Any]]:
+async def durable_answer(begin: Callable[[Wake], Started], reads_files: bool = False) -> list[dict[str, Any]]:
     """Begin a command, and return its answer once it is durable and applied; one that ``reads_files`` on a thread."""
     loop = asyncio.get_running_loop()
     on_disk: asyncio.Future[None] = loop.create_future()

@@ -137,7 +137,7 @@ class BraidClient(Transport):
         self._send("DELETE", f"/streams/{segment(name)}")
 
     def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
-        """Push tuples; answer `{"accepted", "rejected", "errors"}`.
+        """Push rows; answer `{"accepted", "rejected", "errors"}`.
 
         `events` is a body in `format`, or dicts (then `format` is not looked at). Times may be
         `datetime`, decimals `Decimal`.
@@ -160,7 +160,7 @@ class BraidClient(Transport):
         return self._object("POST", f"/streams/{segment(stream)}/watermark", body={"end": True})
 
     def dead_letters(self, stream: str, after: str | None = None, limit: int | None = None) -> Object:
-        """Read the tuples no query sees: `{"rows", "cursor"}`."""
+        """Read the rows no query sees: `{"rows", "cursor"}`."""
         query = {"after": after, "limit": limit}
         return self._object("GET", f"/streams/{segment(stream)}/dead-letters", query=query)
 
@@ -243,7 +243,7 @@ class BraidClient(Transport):
         return self._object("PUT", f"/queries/{segment(query_id)}", body=body, query=query, key=key, wait=wait)
 
     def pause_query(self, query_id: str, key: str | None = None) -> Object:
-        """Have a query see no tuples until it is resumed; windows that are complete still come."""
+        """Stop reading for a query until it is resumed; windows that are complete still come."""
         return self._object("POST", f"/queries/{segment(query_id)}/pause", key=key)
 
     def resume_query(self, query_id: str, wait: float | None = None, key: str | None = None) -> Object:

@@ -1,8 +1,8 @@
-"""The push logs of all streams: take tuples in, once per Idempotency-Key, and drop what has been read.
+"""The push logs of all streams: take rows in, once per Idempotency-Key, and drop what has been read.
 
 Invariants:
 
-- A key and its outcome are in the same frame as the tuples, so both are durable or neither is. Keys are read back from
+- A key and its outcome are in the same frame as the rows, so both are durable or neither is. Keys are read back from
   the frames when a log is opened. Five hundred at a time, and before frames are trimmed, they go to the folder
   ``outcomes`` beside them, and of those there only digests are in memory.
 - A segment goes only when the batch that read it is :data:`BATCHES_KEPT` batches old: a replay never asks for it.
@@ -44,7 +44,7 @@ class PushStream:
         storage: Storage,
         definition: StreamDefinition,
         keep_us: int,
-        most_waiting: int,
+        max_waiting: int,
         now_us: int,
         read: int = 0,
         kept_bytes: int = 0,
@@ -55,7 +55,7 @@ class PushStream:
         """
         self.log = PushLog(storage, definition)
         self._name = definition.name
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._waiting: deque[tuple[int, int]] = deque()
         self._waiting_bytes = 0
         self._read = read
@@ -96,8 +96,7 @@ class PushStream:
                 _, first_fingerprint, _, outcome = row
                 if first_fingerprint != fingerprint:
                     raise NotAllowed(
-                        f"An Idempotency-Key must come with the same request each time; {key!r} came with another"
-                        " one before. Take a new key for a new request."
+                        f"Idempotency-Key {key!r} belongs to another request. Send a new key with a new request."
                     )
                 return outcome
             self._check_room()
@@ -132,10 +131,10 @@ class PushStream:
 
     def _check_room(self) -> None:
         with self._changed:
-            if self._waiting_bytes >= self._most_waiting:
+            if self._waiting_bytes >= self._max_waiting:
                 raise Overloaded(
-                    f"Pushes must not outrun the job: of stream {self._name!r} {self._waiting_bytes} bytes wait,"
-                    f" and at most {self._most_waiting} may (setting push_backlog_bytes). Push again later.",
+                    f"Stream {self._name!r} has {self._waiting_bytes} bytes of pushed rows that wait for the job, and"
+                    f" at most {self._max_waiting} may wait (setting push_backlog_bytes). Push again later.",
                     retry_after=RETRY_SECONDS,
                 )
 
@@ -181,11 +180,11 @@ class Pushes:
         self,
         storage: Storage,
         keep_seconds: float,
-        most_waiting: int,
+        max_waiting: int,
         offsets: Callable[[str], Mapping[str, Any]],
         kept_bytes: int = 0,
     ) -> None:
-        """Keep keys for so long; of each stream ``most_waiting`` bytes may wait to be read, and ``kept_bytes`` stay.
+        """Keep keys for so long; of each stream ``max_waiting`` bytes may wait to be read, and ``kept_bytes`` stay.
 
         ``offsets`` tells up to where batches have read the partitions of a stream, by its id.
         """
@@ -196,7 +195,7 @@ class Pushes:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._open_folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._keep_us = round(keep_seconds * 1e6)
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._offsets = offsets
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
@@ -215,8 +214,8 @@ class Pushes:
         """
         if definition.connector != CONNECTOR:
             raise NotAllowed(
-                f"Tuples can be pushed to streams WITH (connector = 'push') only; {definition.name!r} has"
-                f" connector {definition.connector!r}.",
+                f"Cannot push to stream {definition.name!r}: its connector is {definition.connector!r}. Create a stream"
+                " WITH (connector = 'push') for pushed rows.",
                 stream=definition.name,
             )
         if self._folder is not None and not self._closed and not is_file_at(self._open_folder, self._folder):
@@ -242,7 +241,7 @@ class Pushes:
             self._storage,
             definition,
             self._keep_us,
-            self._most_waiting,
+            self._max_waiting,
             _now_us(),
             self._read_of(definition.id),
             self._kept_bytes,

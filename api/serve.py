@@ -44,7 +44,8 @@ from braid.api.preconditions import (
 from braid.api.service import Service
 from braid.engine.spark.masters import is_one_machine
 from braid.session.log.plan_snapshot import trim_plan_log
-from braid.session.settings import SECRET, Settings, load_settings
+from braid.session.settings import SECRET, Settings
+from braid.session.settings_sources import load_settings
 from braid.session.shared_session import SharedSession
 from braid.session.upkeep.job_supervisor import JobSupervisor
 from braid.session.upkeep.supervisor import Supervisor
@@ -68,7 +69,7 @@ log = logging.getLogger("braid.serve")
 
 
 def serve(flags: Mapping[str, Any]) -> int:
-    """Run the service until it is told to stop; return the exit status."""
+    """Run the service until a signal stops it; return the exit status."""
     try:
         settings = load_settings(flags)
     except BraidError as error:
@@ -182,8 +183,8 @@ def supervise_deliverers(settings: Settings, storage: Storage) -> list[Superviso
     """Return the supervisors of the deliverers, which are started once a query has a sink."""
     supervisors, logs_folder = [], _logs(storage)
     for number in range(1, settings.deliverers + 1):
-        command = [sys.executable, "-m", "braid.api.cli.main", "route", "--data-dir", _data_dir(settings, storage)]
-        command += ["--share", f"{number}/{settings.deliverers}", "--supervised"]
+        command = [sys.executable, "-m", "braid.api.cli.main", "deliver", "--data-dir", _data_dir(settings, storage)]
+        command += ["--shard", f"{number}/{settings.deliverers}", "--supervised"]
         log_file = logs_folder / f"deliverer-{number}.log"
         supervisors.append(Supervisor("deliverer", command, log_file, environment=_environment(settings)))
     return supervisors
@@ -194,7 +195,7 @@ def _end_in_time(supervisors: list[Supervisor]) -> None:
 
     def end() -> None:
         time.sleep(END_SECONDS)
-        log.warning("what has not stopped by now is ended", extra={"fields": {"seconds": END_SECONDS}})
+        log.warning("killing the processes that have not stopped", extra={"fields": {"seconds": END_SECONDS}})
         for supervisor in supervisors:
             supervisor.kill()
         os._exit(0)
@@ -268,7 +269,7 @@ def server_config(service: Service) -> uvicorn.Config:
         http=partial(  # type: ignore[arg-type]  # what makes a connection
             Connection,
             patience=settings.request_timeout_seconds,
-            most=most_connections(settings.max_connections),
+            limit=max_connections(settings.max_connections),
         ),
         h11_max_incomplete_event_size=settings.max_header_bytes,
         ws="none",
@@ -280,7 +281,7 @@ def answer(service: Service, listener: socket.socket, on_stop: Callable[[], None
     _Server(server_config(service), service, on_stop).run(sockets=[listener])
 
 
-def most_connections(requests: int) -> int:
+def max_connections(requests: int) -> int:
     """Return how many connections may be open: twice the requests, as far as there are descriptors for them."""
     return max(1, min(2 * requests, descriptors() - SPARE_DESCRIPTORS))
 
@@ -302,7 +303,7 @@ def _trim(service: Service, stopped: threading.Event) -> None:
         if trimmed.held_back:
             service.session.write_snapshot()
         if trimmed.batches:
-            log.info("results trimmed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
+            log.info("old results removed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
 
     def trim_pushes() -> None:
         service.pushes.trim(service.session.streams.ids())
@@ -315,7 +316,7 @@ def _trim(service: Service, stopped: threading.Event) -> None:
             try:
                 trim()
             except Exception:  # the service goes on; the next round tries again
-                log.exception("retention failed")
+                log.exception("removing old results failed")
 
 
 def _url(host: str, port: int) -> str:

@@ -178,7 +178,7 @@ def run_settings(options: Options) -> RunSettings:
     settings = RunSettings(seed=options.seed, quick=options.quick)
     if options.seconds is not None:
         settings = replace(settings, seconds=options.seconds)
-    return settings if options.rate is None else replace(settings, most_steps=1, latency_load=1.0, adapts=True)
+    return settings if options.rate is None else replace(settings, max_steps=1, latency_load=1.0, adapts=True)
 
 
 def _queries(task: Task, seed: int) -> tuple[list[Query], list[Query]]:

@@ -42,7 +42,7 @@ class Vocabulary:
     keys: tuple[tuple[str, ...], ...]
     windows: tuple[WindowSpec, ...]
     aggregates: tuple[Aggregate, ...]
-    most_aggregates: tuple[int, ...]
+    max_aggregates: tuple[int, ...]
     predicate: Callable[[random.Random], str | None]
     columns: tuple[str, ...]
     counted: tuple[str, ...]
@@ -87,7 +87,7 @@ def _aggregation(vocabulary: Vocabulary, stream: str, rng: random.Random) -> Mix
         stream,
         vocabulary.predicate(rng),
         rng.choice(vocabulary.keys),
-        tuple(rng.sample(vocabulary.aggregates, rng.choice(vocabulary.most_aggregates))),
+        tuple(rng.sample(vocabulary.aggregates, rng.choice(vocabulary.max_aggregates))),
         rng.choice(vocabulary.windows),
     )
 
@@ -171,7 +171,7 @@ BIDS = Vocabulary(
         Aggregate("sum", "price", is_whole=True),
         *_aggregates(("avg", "price"), ("min", "price"), ("max", "price")),
     ),
-    most_aggregates=(1, 2),
+    max_aggregates=(1, 2),
     predicate=_bid_predicate,
     columns=("auction", "bidder", "price", "channel", "extra", "price * 2"),
     counted=("bidder", "auction", "channel"),
@@ -211,7 +211,7 @@ TRIPS = Vocabulary(
             ("sum", "CASE WHEN payment = 'card' THEN fare ELSE 0 END"),
         ),
     ),
-    most_aggregates=(1, 1, 2, 3),
+    max_aggregates=(1, 1, 2, 3),
     predicate=_trip_predicate,
     columns=("vendor", "zone", "payment", "fare", "tip", "total", "driver", "city", "fare + tip"),
     counted=("city", "driver"),

@@ -179,12 +179,12 @@ def _complex(workload: Workload, rng: random.Random) -> Draw:
 
     The streams are random ones of the workload; each is selected from, as in the other joins of the chapter.
     """
-    most_joins = min(workload.options["joins_max"], len(workload.streams) - 1)
-    if most_joins < 1:
+    max_joins = min(workload.options["joins_max"], len(workload.streams) - 1)
+    if max_joins < 1:
         raise IndexError("a join needs two streams")
 
     def draw() -> QuerySpec:
-        streams = rng.sample(workload.streams, rng.randint(1, most_joins) + 1)
+        streams = rng.sample(workload.streams, rng.randint(1, max_joins) + 1)
         names = tuple(stream.name for stream in streams)
         return QuerySpec(
             streams=names,

@@ -202,7 +202,7 @@ class RowReader(Protocol):
         parts: Sequence[BlockPart],
         start: int,
         count: int,
-        most_bytes: int | None,
+        max_bytes: int | None,
     ) -> pa.Table:
         """Return rows ``[start, start + count)`` of a query in one batch, see
         :meth:`braid.router.materialize.Materializer`.

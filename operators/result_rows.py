@@ -16,22 +16,22 @@ CHANGE_FIELDS = (pa.field(OP, pa.string()), pa.field(PTIME, pa.timestamp("us")),
 
 
 def compute_outputs(
-    query: Query, rows: pa.Table, length: int, active_from: int | None = None, most_bytes: int | None = None
+    query: Query, rows: pa.Table, length: int, active_from: int | None = None, max_bytes: int | None = None
 ) -> pa.Table:
     """Evaluate the outputs of ``query`` over rows of a block.
 
     Then come ``_partial`` for a windowed query, and the columns of a change for one with EMIT STREAM.
     ``length`` is the number of rows (a query of constants needs no column, and a table of no columns forgets it);
     ``active_from`` (microseconds) is the greatest of the query's streams: a window that began at or before it is
-    partial. Raises TooLarge as soon as the outputs take more than ``most_bytes``.
+    partial. Raises TooLarge as soon as the outputs take more than ``max_bytes``.
     """
     columns = {name: _flat(rows.column(name)) for name in needed_columns(query, rows)}
     arrays, size = [], 0
     for output in query.outputs:
         arrays.append(evaluate(output.expression, columns, length))
         size += arrays[-1].nbytes
-        if most_bytes is not None and size > most_bytes:
-            raise TooLarge(f"{length} rows must take at most {most_bytes} bytes; got more. Read fewer at once.")
+        if max_bytes is not None and size > max_bytes:
+            raise TooLarge(f"{length} rows must take at most {max_bytes} bytes; got more. Read fewer at once.")
     if query.window is not None:
         if active_from is None:
             arrays.append(pa.array(np.zeros(length, bool)))

@@ -287,7 +287,7 @@ def _merged(workload: SampledWorkload, start: Numbers) -> Numbers:
     for first, second in itertools.combinations(remaining, 2):
         gains[first, second] = gains[second, first] = groups.gain(first, groups, second)
     cost = sum(groups.costs)
-    least_cost = cost + workload.dispatch(len(remaining))
+    min_cost = cost + workload.dispatch(len(remaining))
     cheapest = list(groups.members)
     while len(remaining) > 1:
         first, second = divmod(int(gains.argmax()), len(gains))
@@ -299,8 +299,8 @@ def _merged(workload: SampledWorkload, start: Numbers) -> Numbers:
             if other != first:
                 gains[first, other] = gains[other, first] = groups.gain(first, groups, other)
         total_cost = cost + workload.dispatch(len(remaining))
-        if total_cost <= least_cost:
-            least_cost, cheapest = total_cost, [groups.members[number] for number in remaining]
+        if total_cost <= min_cost:
+            min_cost, cheapest = total_cost, [groups.members[number] for number in remaining]
     group_of_query = np.empty_like(start)
     for number, members in enumerate(cheapest):
         group_of_query[members] = number

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.operators.joins.cost import JoinCost, join_graph
+from braid.operators.joins.inputs import attributes_of
 from braid.operators.joins.order import block_size, is_counted, join_order, written_order
-from braid.operators.joins.parts import attributes_of
 from braid.operators.joins.query import Join
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Query
@@ -205,5 +205,5 @@ def _why(join: Join, inputs: Sequence[InputEstimate], order: Sequence[int], unkn
         return f"{why} Costs are not known: it is not known beforehand how long sessions are."
     if unknown:
         names = " and ".join(_aliases(join, unknown))
-        return f"{why} Costs are not known: too few tuples of {names} have come lately, or no query reads their keys."
+        return f"{why} Costs are not known: too few rows of {names} have come lately, or no query reads their keys."
     return why

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from braid.operators.expressions import columns_of
+from braid.operators.joins.inputs import SALT, columns_to_spread_by, placements_of
 from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit
-from braid.operators.joins.parts import SALT, columns_to_spread_by, placements_of
 from braid.operators.joins.query import Join, JoinInput
 from braid.operators.predicates.query_set import Bools
 from braid.operators.queries import Query
@@ -87,7 +87,7 @@ class KeyRows:
 
 
 def rows_by_key(
-    join: Join, statistics: Statistics, least_sample: int = MIN_SAMPLE, least_seen: int = MIN_SEEN
+    join: Join, statistics: Statistics, min_sample: int = MIN_SAMPLE, min_seen: int = MIN_SEEN
 ) -> KeyRows | None:
     """Return how the rows of joins with these inputs are spread over keys; None while samples are small.
 
@@ -98,7 +98,7 @@ def rows_by_key(
     samples = [
         _count_keys(join.inputs[number], placements[number].hashed or (), statistics) for number in hashed_inputs
     ]
-    large_samples = [sample for sample in samples if sample is not None and sample.sampled >= least_sample]
+    large_samples = [sample for sample in samples if sample is not None and sample.sampled >= min_sample]
     if not large_samples or len(large_samples) < len(hashed_inputs):
         return None
     common_hashes = reduce(np.intersect1d, (sample.hashes for sample in large_samples))
@@ -114,7 +114,7 @@ def rows_by_key(
     if not rows.sum():
         return None
     shares = rows / rows.sum()
-    frequent = (counts[hashed_inputs] >= least_seen).all(axis=0)
+    frequent = (counts[hashed_inputs] >= min_seen).all(axis=0)
     order = np.flatnonzero(frequent)[np.argsort(-shares[frequent])]
     return KeyRows(common_hashes[order], shares[order], float(shares[~frequent].sum()), (counts * rates)[:, order])
 

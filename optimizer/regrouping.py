@@ -106,7 +106,7 @@ class _Operator:
         ):
             return None
         why = (
-            f"With these groups the operator took {us_a_tuple(spent)} µs a tuple, before {us_a_tuple(spent_before)} µs:"
+            f"With these groups the operator took {us_a_tuple(spent)} µs a row, before {us_a_tuple(spent_before)} µs:"
             " they are dissolved"
         )
         grouped = {member.id: UNGROUPED for member in members if member.group != UNGROUPED}
@@ -143,7 +143,7 @@ class _Operator:
         if self._pause > 0 and rate <= COMPARABLE * self._planned_rate:
             return f"nothing was found {self._looks} looks ago" if self._looks >= self._pause else None
         if not _are_comparable(self._planned_rate, rate):
-            return f"{rate:,.0f} tuples come a second, {self._planned_rate:,.0f} at the last full plan"
+            return f"{rate:,.0f} rows come a second, {self._planned_rate:,.0f} at the last full plan"
         return None
 
     def _note_plan(self, ids: frozenset[str], rate: float, is_taken: bool) -> None:

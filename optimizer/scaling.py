@@ -136,15 +136,15 @@ def _since(since: float | None, holds: bool, at: float) -> float | None:
 
 def _why_out(load: Load, pool: Pool, rules: Rules) -> str:
     return (
-        f"For {rules.period_seconds:g} s tuples took longer than {rules.latency_seconds:g} s, now"
+        f"For {rules.period_seconds:g} s rows took longer than {rules.latency_seconds:g} s, now"
         f" {load.latency_seconds:.1f} s, and {load.busy_cores:.2f} of {pool.usable_cores(pool.executors):g} cores"
-        f" worked; {load.waiting} tuples wait."
+        f" worked; {load.waiting} rows wait."
     )
 
 
 def _why_in(load: Load, pool: Pool, rules: Rules) -> str:
     return (
-        f"For {PATIENCE * rules.period_seconds:g} s tuples took less than {rules.latency_seconds / 2:g} s, and one"
+        f"For {PATIENCE * rules.period_seconds:g} s rows took less than {rules.latency_seconds / 2:g} s, and one"
         f" executor fewer has enough for the work, now {load.busy_cores:.2f} of"
         f" {pool.usable_cores(pool.executors):g} cores."
     )

@@ -7,7 +7,7 @@ predicates and windows may differ.
 from __future__ import annotations
 
 from braid.operators.joins.cost import join_graph
-from braid.operators.joins.parts import attributes_of
+from braid.operators.joins.inputs import attributes_of
 from braid.operators.joins.query import Join
 
 SubJoin = tuple[object, ...]

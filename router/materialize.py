@@ -39,16 +39,16 @@ class Materializer:
         parts: Sequence[BlockPart],
         start: int,
         count: int,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> pa.Table:
         """Return rows ``[start, start + count)`` of a query in one batch, with the deployment that it has there.
 
         ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises
         CorruptData when one is gone, or does not hold what its batch record says, TooLarge where the rows of a block,
-        or of a window of a join, take more than ``most_bytes``.
+        or of a window of a join, take more than ``max_bytes``.
         """
         reader = self._readers[deployed.query.kind]
-        return reader.rows(deployed.query, deployment.slot, deployment.active_from, parts, start, count, most_bytes)
+        return reader.rows(deployed.query, deployment.slot, deployment.active_from, parts, start, count, max_bytes)
 
     def forget(self, path: str) -> None:
         """Close the block at ``path``, whose file is being removed."""

@@ -23,7 +23,7 @@ class Gap:
     why: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that readers are told."""
+        """Return the form that readers get."""
         return {"rows": self.rows, "batches": [self.first_seq, self.last_seq], "detail": str(self)}
 
     def __str__(self) -> str:

@@ -67,9 +67,9 @@ class _RowsOfPage:
     def _form(self, deployment: Deployment, parts: Sequence[BlockPart], start: int, rows: int) -> pa.Table:
         """Return so many rows, or fewer where these are larger than was to be expected."""
         while True:
-            most_bytes = None if rows == 1 else self.bytes_left + self._most
+            max_bytes = None if rows == 1 else self.bytes_left + self._most
             try:
-                return self._materializer.rows(self._deployed, deployment, parts, start, rows, most_bytes)
+                return self._materializer.rows(self._deployed, deployment, parts, start, rows, max_bytes)
             except TooLarge:
                 if rows == 1:
                     raise

@@ -21,15 +21,15 @@ PIECE_BYTES = 1 << 20
 """About how many bytes of rows are written out in one go: while that lasts no other thread runs."""
 
 
-def pieces(table: pa.Table, most_bytes: int = PIECE_BYTES) -> Iterator[pa.Table]:
-    """Yield the rows in pieces that take ``most_bytes`` or less, at most :data:`PIECE_BYTES`, or have one row."""
-    most_bytes = min(most_bytes, PIECE_BYTES)
+def pieces(table: pa.Table, max_bytes: int = PIECE_BYTES) -> Iterator[pa.Table]:
+    """Yield the rows in pieces that take ``max_bytes`` or less, at most :data:`PIECE_BYTES`, or have one row."""
+    max_bytes = min(max_bytes, PIECE_BYTES)
     names = sum(len(name) + 4 for name in table.column_names)
     pending = [table] if table.num_rows else []
     while pending:
         part = pending.pop()
         rows, size = part.num_rows, part.nbytes + part.num_rows * names
-        if rows > 1 and size > most_bytes:
+        if rows > 1 and size > max_bytes:
             # rows may be of very different sizes: each half is looked at again
             middle = rows // 2
             pending += [part.slice(middle), part.slice(0, middle)]

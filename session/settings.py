@@ -1,11 +1,9 @@
-"""Settings of the service: flag, else environment ``BRAID_<NAME>``, else TOML file, else default."""
+"""Settings of the service: names, types, defaults and checks; :mod:`braid.session.settings_sources` reads them."""
 
 from __future__ import annotations
 
 import ipaddress
 import math
-import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import orjson
 
 from braid.engine.spark.masters import cores_of
-from braid.engine.spark.spark_conf import check_spark_conf, flattened
+from braid.engine.spark.spark_conf import check_spark_conf
 from braid.router.delivery.progress import PARTS
 from braid.session.sql.statement_limits import StatementLimits
 from braid.sources.core.confinement import Confinement
@@ -23,7 +21,6 @@ from braid.sources.core.locations import NOWHERE, check_no_secret
 from braid.sources.core.outgoing import ANY, PUBLIC, Outgoing
 from braid.sources.formats.limits import BODY, DecodingLimits
 
-DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 AUTO, ON, OFF = ACCESS = ("auto", "on", "off")
 _CHOICES = {
@@ -50,149 +47,197 @@ _MAY_BE_ZERO = (
 _MAY_BE_EMPTY = ("table_folder", "sink_folder", "admin_key")
 DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
 SECRET = ("admin_key",)
-"""Settings that nobody is told, the processes of the service included."""
+"""Settings that no other process is given, those of the service included."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Everything that can be set; durations in seconds, sizes in bytes.
 
-    ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
-    ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
-    ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each partition
-    keeps ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job, and the
-    newest ``push_retention_bytes`` stay for queries that start in the past. While live tuples come, these queries may
-    take the part ``replay_share`` of the time of live ones to catch up. The
-    bodies of all requests under way have at most ``body_memory_bytes`` together, or ``max_body_bytes`` if that is more.
-    A pushed body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is
-    unpacked, and ``max_body_malformed`` malformed rows (:class:`braid.sources.formats.limits.DecodingLimits`). The
-    files of static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs
-    are relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP,
-    sinks and schema registries may call what ``outgoing_allow`` lists (:mod:`braid.sources.core.outgoing`). Where one
-    of these three is empty, everything is allowed to a service that listens on loopback and asks for no keys, and no
-    files and public addresses elsewhere. Whatever they say, no file may lie in or above ``data_dir``.
-    The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
-    ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
-    ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never;
-    ``key_splits`` in the same way whether it splits frequent keys of joins among
-    partitions, and ``join_orders`` (``auto``, ``off``) whether joins that come from now on have their inputs joined in
-    the order that costs least, or as they are written: then more combinations may have to be formed, and windows with
-    too many are left out. ``query_sharing`` (``auto``, ``off``) says whether queries that come from now on share
-    operators with those that run; ``off`` is only for measuring what sharing saves. The optimizer looks every
-    ``reoptimize_seconds``, and at all queries anew once the part ``reoptimize_share`` of them has come or gone since
-    it last did.
-    ``partitions`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many
-    as ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
-    results should stay below, told to alert rules by ``/metrics``; 0 is none.
-
-    A worker of the job may take ``worker_memory_bytes`` of memory of its own; 0 is half of what there is, shared by the
-    cores. A job without a sign of life for ``stall_seconds`` is not ready, and what hangs of it is ended. A batch that
-    takes longer than ``batch_limit_seconds`` is ended, and then run without the query or the input that holds it.
-
-    ``flush_batches`` (``on``, ``off``) says whether all that a batch wrote is flushed to disk before the batch counts:
-    else a power cut may leave a data folder that only a backup can replace.
-
-    There are from ``executors_min`` to ``executors_max`` executors: :mod:`braid.optimizer.scaling` adds some while
-    tuples take longer than ``scale_latency_seconds`` for ``scale_period_seconds``, and gives them back later. With
-    ``executors_max`` 0 there are as many as Spark's configuration and the cluster say.
-
-    ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
-    be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
-    operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's partitions.
-
-    An answer with rows, queries or dead letters ends early once it has ``max_page_bytes``; what follows is read with
-    its cursor. Of all answers ``max_answer_bytes`` may wait for clients to take them.
-
-    Of requests with more than 2000 bytes of statements ``max_planning`` are planned at a time, ``max_planning_waiting``
-    may wait for that, and all of it ends after ``planning_seconds``, or once the client is gone.
-
-    How large a statement may be is said by the settings from ``max_statement_tokens`` to ``max_tuple_bytes``
-    (:class:`braid.session.sql.statement_limits.StatementLimits`).
-
-    Requests must name one of ``allowed_hosts`` (``*``: any), or, where that is empty, the address listened on.
-    Pages of ``allowed_origins`` (``https://board.example.com``, ``*``: any) may call the service from a browser, others
-    may not. A client must send a request, and take its answer, at a pace (:mod:`braid.api.http.connections`), after
-    ``request_timeout_seconds`` of grace. The head of a request has at most ``max_header_bytes``, and at most
-    ``max_connections`` requests run, or wait, at a time.
+    ``docs/settings.md`` is made of what stands below the fields (``make settings``); a comment begins a section of it.
+    No file of a table, stream or sink may lie in or above ``data_dir``, whatever the folders say.
     """
 
+    # Listening
     host: str = "127.0.0.1"
+    """Address that the service listens on. On other addresses than loopback it requires API keys, unless ``access``
+    says otherwise."""
     port: int = 8080
-    data_dir: str = "braid-data"
-    master: str = "local[*]"
-    partitions: int = 0
-    executors_min: int = 1
-    executors_max: int = 0
-    scale_latency_seconds: float = 5.0
-    scale_period_seconds: float = 5.0
-    changelog_batch_size: int = 100
-    changelog_timeout_seconds: float = 0.1
-    drain_timeout: float = 60.0
-    retention_seconds: float = 86400.0
-    idempotency_seconds: float = 86400.0
-    slot_compaction_seconds: float = 60.0
-    result_retention_seconds: float = 86400.0
-    result_retention_bytes: int = 20 * 1024**3
-    max_body_bytes: int = 64 * 1024 * 1024
-    body_memory_bytes: int = 256 * 1024 * 1024
-    max_body_rows: int = BODY.rows
-    max_body_unpacked_bytes: int = BODY.unpacked_bytes
-    max_body_malformed: int = BODY.malformed
-    push_backlog_bytes: int = 2 * 1024**3
-    push_retention_bytes: int = 1024**3
-    replay_share: float = 0.2
-    max_page_bytes: int = 16 * 1024**2
-    max_answer_bytes: int = 256 * 1024**2
-    max_planning: int = 2
-    max_planning_waiting: int = 100
-    planning_seconds: float = 30.0
-    max_queries: int = 20000
-    max_statement_tokens: int = StatementLimits.max_statement_tokens
-    max_output_columns: int = StatementLimits.max_output_columns
-    max_join_inputs: int = StatementLimits.max_join_inputs
-    max_group_keys: int = StatementLimits.max_group_keys
-    max_measures: int = StatementLimits.max_measures
-    max_distinct_measures: int = StatementLimits.max_distinct_measures
-    max_conditions: int = StatementLimits.max_conditions
-    max_in_values: int = StatementLimits.max_in_values
-    max_text_length: int = StatementLimits.max_text_length
-    max_tuple_bytes: int = StatementLimits.max_tuple_bytes
-    metrics_labelled_queries: int = 1000
-    latency_target_seconds: float = 10.0
-    batch_target_seconds: float = 1.0
-    join_row_limit: int = 1_000_000
-    worker_memory_bytes: int = 0
-    stall_seconds: float = 15.0
-    batch_limit_seconds: float = 60.0
-    flush_batches: str = ON
-    query_groups: str = AUTO
-    key_splits: str = AUTO
-    join_orders: str = AUTO
-    query_sharing: str = AUTO
-    reoptimize_seconds: float = 5.0
-    reoptimize_share: float = 0.5
-    table_folder: str = ""
-    sink_folder: str = ""
-    deliverers: int = 1
-    access: str = "auto"
-    admin_key: str = field(default="", repr=False)
-    admission_cores: float = 0.0
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
-    outgoing_allow: tuple[str, ...] = ()
+    """Port that it listens on; 0 takes a free one."""
     allowed_hosts: tuple[str, ...] = ()
+    """Names that requests may call the service by, ``*`` for any. Empty: the address that it listens on."""
     allowed_origins: tuple[str, ...] = ()
+    """Origins whose pages may call the service from a browser, such as ``https://board.example.com``; ``*`` for any."""
     request_timeout_seconds: float = 30.0
+    """Time in which the head of a request must come. A body must come, and an answer be taken, at 4096 bytes a second
+    after it."""
     max_header_bytes: int = 32 * 1024
+    """Bytes of the request line and the headers of a request."""
     max_connections: int = 10_000
+    """Requests that run or wait at a time."""
+
+    # Data
+    data_dir: str = "braid-data"
+    """Folder, or filesystem URI, that holds all state. One service uses it at a time."""
+    table_folder: str = ""
+    """Folder that the files of static tables and of streams must lie below; other paths than URIs are relative to it.
+    ``none`` allows no files. Empty: any folder on loopback without keys, else none."""
+    sink_folder: str = ""
+    """The same for the files that sinks write."""
+    outgoing_allow: tuple[str, ...] = ()
+    """Servers that sinks and schema registries may call by HTTP: ``*``, ``public``, addresses, networks and names.
+    Empty: any on loopback without keys, else public addresses."""
+    flush_batches: str = ON
+    """``on`` flushes all files of a batch to disk before the batch counts. With ``off``, a power cut may leave a data
+    folder that only a backup can replace."""
+
+    # Access
+    access: str = "auto"
+    """Whether requests need an API key: ``on``, ``off``, or ``auto``, which is ``on`` once other machines can reach
+    ``host``."""
+    admin_key: str = field(default="", repr=False)
+    """The first API key, with all rights; 16 characters or more. It is kept nowhere and shown nowhere."""
+    admission_cores: float = 0.0
+    """Cores that the operators of all queries may keep busy; with access control, new queries beyond are refused. 0:
+    nine tenths of the partitions."""
+
+    # Spark
+    master: str = "local[*]"
+    """Spark master."""
+    partitions: int = 0
+    """Number of partitions of the state, fixed by the first start on a data folder. 0: one for each core of ``master``,
+    or of the executors in ``spark_conf``."""
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    """Additions to Spark's configuration: a table in the file, a JSON object in the environment. Names that results
+    rest on are refused."""
+    worker_memory_bytes: int = 0
+    """Memory of its own that each worker process of the job may take. 0: half of the machine's, shared by the cores."""
+    executors_min: int = 1
+    """Executors that the scaler keeps at least."""
+    executors_max: int = 0
+    """Executors that the scaler starts at most. 0: no scaler, and as many as Spark's configuration and the cluster
+    say."""
+    scale_latency_seconds: float = 5.0
+    """Event-time latency beyond which the scaler adds executors."""
+    scale_period_seconds: float = 5.0
+    """How long that latency must last."""
+
+    # Batches
+    batch_target_seconds: float = 1.0
+    """Duration of a batch that the planner aims at."""
+    batch_limit_seconds: float = 60.0
+    """Duration after which a batch is ended, and then run without the query or the input that holds it."""
+    stall_seconds: float = 15.0
+    """Time without a sign of life after which the job is not ready; processes that hang are ended."""
+    latency_target_seconds: float = 10.0
+    """Event-time latency that results should stay below; alert rules compare with it. 0: none."""
+
+    # Queries
+    max_queries: int = 20000
+    """Queries that may run at a time, and that one request may create."""
+    changelog_batch_size: int = 100
+    """Requests that make a changelog due at once."""
+    changelog_timeout_seconds: float = 0.1
+    """Time after its first request at which a changelog is due."""
+    replay_share: float = 0.2
+    """Part of the time for new rows that queries which start in the past may take to catch up."""
+    drain_timeout: float = 60.0
+    """Seconds that a deleted query may go on for its last windows."""
+    retention_seconds: float = 86400.0
+    """Time that a RETIRED or FAILED query stays known."""
+    idempotency_seconds: float = 86400.0
+    """Time that the outcome of an Idempotency-Key stays known."""
+    slot_compaction_seconds: float = 60.0
+    """Time that slots at the end must be free before query-sets shrink."""
+    join_row_limit: int = 1_000_000
+    """Rows of a window of a join that each partition keeps."""
+
+    # Results and sinks
+    result_retention_seconds: float = 86400.0
+    """Time that result rows are kept."""
+    result_retention_bytes: int = 20 * 1024**3
+    """Bytes of result rows that are kept."""
+    deliverers: int = 1
+    """Deliverer processes that the service runs. 0: all are run by ``braid deliver``."""
+    max_page_bytes: int = 16 * 1024**2
+    """Bytes after which an answer with rows, queries or dead letters ends; its cursor goes on."""
+    max_answer_bytes: int = 256 * 1024**2
+    """Bytes of all answers together that may wait for clients to take them."""
+
+    # Pushes
+    max_body_bytes: int = 64 * 1024 * 1024
+    """Bytes of the body of a request."""
+    body_memory_bytes: int = 256 * 1024 * 1024
+    """Bytes of the bodies of all requests under way together; ``max_body_bytes`` if that is more."""
+    max_body_rows: int = BODY.rows
+    """Rows of a pushed body."""
+    max_body_unpacked_bytes: int = BODY.unpacked_bytes
+    """Bytes that a pushed body may unpack to."""
+    max_body_malformed: int = BODY.malformed
+    """Malformed rows of a pushed body; with more, nothing of it is kept."""
+    push_backlog_bytes: int = 2 * 1024**3
+    """Bytes of pushed rows of a stream that may wait for the job."""
+    push_retention_bytes: int = 1024**3
+    """Bytes of pushed rows of a stream that stay for queries that start in the past."""
+
+    # Statements
+    max_planning: int = 2
+    """Requests with more than 2000 bytes of statements that are planned at a time."""
+    max_planning_waiting: int = 100
+    """Such requests that may wait to be planned."""
+    planning_seconds: float = 30.0
+    """Time that such a request may wait and be planned."""
+    max_statement_tokens: int = StatementLimits.max_statement_tokens
+    """Words, numbers, texts and symbols of a statement."""
+    max_output_columns: int = StatementLimits.max_output_columns
+    """Entries of the select list."""
+    max_join_inputs: int = StatementLimits.max_join_inputs
+    """Inputs of a join."""
+    max_group_keys: int = StatementLimits.max_group_keys
+    """Entries of GROUP BY, or columns that a join compares."""
+    max_measures: int = StatementLimits.max_measures
+    """Partial aggregates of a query; AVG takes two, STDDEV up to three."""
+    max_distinct_measures: int = StatementLimits.max_distinct_measures
+    """Different COUNT(DISTINCT …) of a query."""
+    max_conditions: int = StatementLimits.max_conditions
+    """Comparisons in all clauses of a query."""
+    max_in_values: int = StatementLimits.max_in_values
+    """Values of one IN."""
+    max_text_length: int = StatementLimits.max_text_length
+    """Characters of one text."""
+    max_tuple_bytes: int = StatementLimits.max_tuple_bytes
+    """Bytes that keys, aggregates and conditions of a query take for one row while a source task adds it up."""
+
+    # Optimizer
+    query_groups: str = AUTO
+    """Whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never."""
+    key_splits: str = AUTO
+    """Whether it splits frequent keys of joins among partitions: ``auto``, ``off``."""
+    join_orders: str = AUTO
+    """Whether joins that are created from now on join their inputs in the cheapest order (``auto``) or as written
+    (``off``)."""
+    query_sharing: str = AUTO
+    """Whether queries that are created from now on share operators with those that run: ``auto``; ``off`` is for
+    measuring what sharing saves."""
+    reoptimize_seconds: float = 5.0
+    """Time from one look of the optimizer to the next."""
+    reoptimize_share: float = 0.5
+    """Part of the queries that must have come or gone before the optimizer plans all of them anew; above 0, at most
+    1."""
+
+    # Logs and metrics
+    metrics_labelled_queries: int = 1000
+    """Queries that have metrics of their own; the others share ``query_id="other"``."""
     log_level: str = "info"
+    """``debug``, ``info``, ``warning`` or ``error``."""
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS.items():
+        for name, kind in KINDS.items():
             value = getattr(self, name)
-            if kind == _TABLE:
+            if kind == TABLE:
                 check_spark_conf(value)
                 continue
-            if kind == _LIST:
+            if kind == LIST:
                 if not isinstance(value, tuple) or not all(isinstance(item, str) and item for item in value):
                     raise NotAllowed(f"The setting {name} must be a list of texts that are not empty; got {value!r}.")
                 continue
@@ -291,83 +336,17 @@ class Settings:
 
     def to_environment(self) -> dict[str, str]:
         """Return the variables that give another process the same settings, less those of :data:`SECRET`."""
-        values = {name: getattr(self, name) for name in _KINDS if name not in SECRET}
+        values = {name: getattr(self, name) for name in KINDS if name not in SECRET}
         return {f"BRAID_{name.upper()}": _text_of(value) for name, value in values.items()}
 
 
 def _text_of(value: Any) -> str:
-    """Return what :func:`_read_text` reads as the value."""
+    """Return the text that :mod:`braid.session.settings_sources` reads as the value."""
     if isinstance(value, str):
         return value
     return ",".join(value) if isinstance(value, tuple) else orjson.dumps(value).decode()
 
 
-_TABLE = "Mapping[str, str]"
-_KINDS = {f.name: str(f.type) for f in fields(Settings)}
-_LIST = "tuple[str, ...]"
-
-
-def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
-    """Merge the four sources of settings; NotAllowed for an unknown key or a value that does not fit.
-
-    A flag that is None was not given. ``config`` (flag, or BRAID_CONFIG) names the TOML file, which must then exist;
-    ``braid.toml`` in the working directory is read if present. Variables ``BRAID_…`` that name no setting are left
-    alone: other programs use the prefix too (``BRAID_URL``).
-    """
-    environment = os.environ if environment is None else environment
-    given_flags = {name: value for name, value in flags.items() if value is not None}
-    config = given_flags.pop("config", None) or environment.get("BRAID_CONFIG") or None
-    _check_known(given_flags, "a flag")
-    values = _read_file(config)
-    for name in _KINDS:
-        text = environment.get(f"BRAID_{name.upper()}")
-        if text is not None:
-            values[name] = _read_text(name, text, f"The environment variable BRAID_{name.upper()}")
-    for name, value in given_flags.items():
-        values[name] = _read_text(name, value, f"The flag {name}") if isinstance(value, str) else value
-    for name, value in values.items():
-        if _KINDS[name] == _LIST and isinstance(value, list):
-            values[name] = tuple(value)
-    return Settings(**values)
-
-
-def _read_file(config: Any) -> dict[str, Any]:
-    path = Path(config or DEFAULT_CONFIG)
-    if config is None and not path.exists():
-        return {}
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NotAllowed(f"The configuration file must be readable; got {str(path)!r}: {error.strerror}.") from error
-    except ValueError as error:  # also what is not UTF-8
-        raise NotAllowed(f"The configuration file {str(path)!r} must be TOML: {error}.") from error
-    _check_known(values, f"the file {str(path)!r}")
-    return {name: flattened(value) if _KINDS[name] == _TABLE else value for name, value in values.items()}
-
-
-def _check_known(values: Mapping[str, Any], source: str) -> None:
-    unknown = sorted(values.keys() - _KINDS.keys())
-    if unknown:
-        raise NotAllowed(
-            f"{source[0].upper()}{source[1:]} must set only known settings;"
-            f" got {', '.join(map(repr, unknown))}. Known are {', '.join(_KINDS)}."
-        )
-
-
-def _read_text(name: str, text: str, source: str) -> Any:
-    """Return ``text`` as a value of the setting's type."""
-    kind = _KINDS[name]
-    if kind == "str":
-        return text
-    if kind == _TABLE:
-        try:
-            return flattened(orjson.loads(text))
-        except orjson.JSONDecodeError as error:
-            raise NotAllowed(f"{source} must be a JSON object: {error}.") from None
-    if kind == _LIST:
-        return tuple(item.strip() for item in text.split(",") if item.strip())
-    try:
-        return int(text) if kind == "int" else float(text)
-    except ValueError:
-        noun = "a whole number" if kind == "int" else "a number"
-        raise NotAllowed(f"{source} must be {noun}; got {text!r}.") from None
+TABLE = "Mapping[str, str]"
+KINDS = {f.name: str(f.type) for f in fields(Settings)}
+LIST = "tuple[str, ...]"

@@ -119,7 +119,7 @@ def list_keys(braid: AccessClient, as_json: bool) -> None:
 @json_option
 @with_access_client
 def create_key(braid: AccessClient, tenant: str, rights: tuple[str, ...], name: str | None, as_json: bool) -> None:
-    """Make a key for TENANT and print it: it is told this once only."""
+    """Make a key for TENANT and print it. It is shown this once only."""
     api_key = braid.create_key(tenant, rights, name)
     print_fields(api_key if as_json else {**api_key, "rights": ", ".join(api_key["rights"])}, as_json)
 

@@ -152,7 +152,7 @@ def bench() -> None:
 @click.option(
     "--rate",
     type=click.IntRange(min=1),
-    help="Offer so many tuples a second and stream, and look at latency there, instead of searching.",
+    help="Offer so many rows a second and stream, and look at latency there, instead of searching.",
 )
 @click.option(
     "--read",
@@ -162,7 +162,7 @@ def bench() -> None:
     show_default=True,
     help="Whose rows are read meanwhile: of a few of Braid's queries, of all, or of none.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of queries and tuples.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of queries and rows.")
 @click.pass_context
 def run(
     context: click.Context,

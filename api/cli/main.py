@@ -14,7 +14,7 @@ from braid.api.cli.command import CliGroup, root_url_option
 from braid.api.cli.infer import infer
 from braid.api.cli.queries import drop, explain, pause, queries, replace, resume
 from braid.api.cli.query import query, results
-from braid.api.cli.serve import route, serve
+from braid.api.cli.serve import deliver, serve
 from braid.api.cli.sql import sql
 from braid.api.cli.streams import push, refresh, streams, tables
 
@@ -40,7 +40,7 @@ def cli(url: str) -> None:
 
 
 QUERIES = (query, queries, results, replace, pause, resume, drop, explain)
-WORK = (serve, route, *QUERIES, streams, tables, refresh, infer, push, sql)
+WORK = (serve, deliver, *QUERIES, streams, tables, refresh, infer, push, sql)
 for command in (*WORK, tenants, keys, demo, bench):
     cli.add_command(command)
 

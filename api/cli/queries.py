@@ -93,7 +93,7 @@ def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool) -> Non
 def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait: float, as_json: bool) -> None:
     """Register SQL in the place of the query ID_OR_NAME, which retires (- reads the SQL from standard input).
 
-    The new query sees exactly the tuples that the old one does not. It has its name, sink, labels and TTL.
+    The new query sees exactly the rows that the old one does not. It has its name, sink, labels and TTL.
     """
     # under one key, asking again gives the query that was registered, not a second one
     key = str(uuid.uuid4())
@@ -110,7 +110,7 @@ def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait:
 @json_option
 @with_client
 def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
-    """Have the query ID_OR_NAME see no tuples until it is resumed; it keeps its rows, cursors and sink."""
+    """Stop reading for the query ID_OR_NAME until it is resumed; it keeps its rows, cursors and sink."""
     _announce(braid.pause_query(id_or_name), "", as_json)
 
 
@@ -124,7 +124,7 @@ def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
 @json_option
 @with_client
 def resume(braid: BraidClient, id_or_name: str, wait: float, as_json: bool) -> None:
-    """Run the paused query ID_OR_NAME again; it sees no tuple of the time in between."""
+    """Run the paused query ID_OR_NAME again; it sees no row of the time in between."""
     _announce(braid.resume_query(id_or_name, wait=wait), "", as_json)
 
 

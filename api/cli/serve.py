@@ -1,4 +1,4 @@
-"""`braid serve` and `braid route`: run the service, or a deliverer, in this process."""
+"""`braid serve` and `braid deliver`: run the service, or a deliverer, in this process."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
     short_help="Deliver rows to sinks.",
     cls=CliCommand,
     examples=(
-        "braid route --data-dir /var/lib/braid",
+        "braid deliver --data-dir /var/lib/braid",
         "BRAID_DELIVERERS=0 braid serve",
-        "braid route --share 1/4",
+        "braid deliver --shard 1/4",
     ),
 )
 @click.option("--data-dir", default="braid-data", show_default=True, help="The data directory of the service.")
-@click.option("--share", default="1/1", show_default=True, help="Which share of the queries: I/N.")
+@click.option("--shard", default="1/1", show_default=True, help="Which shard of the queries: I/N.")
 @click.option("--config", default="braid.toml", show_default=True, help="File with settings.")
 @click.option("--supervised", is_flag=True, hidden=True)
 @click.pass_context
-def route(ctx: click.Context, /, share: str, supervised: bool, **options: Any) -> None:
+def deliver(ctx: click.Context, /, shard: str, supervised: bool, **options: Any) -> None:
     """Deliver rows to the sinks of queries, in a process besides the service.
 
     The service runs a deliverer itself. To spread the work over several, on machines that share the data directory,
-    set `deliverers = 0` for the service and run each share once: 1/4, 2/4, 3/4, 4/4. One that finds its share taken
+    set `deliverers = 0` for the service and run each shard once: 1/4, 2/4, 3/4, 4/4. One that finds its shard taken
     waits until it is free.
     """
-    from braid.api.route import route as run
+    from braid.api.deliver import deliver as run
 
-    raise SystemExit(run(given_flags(ctx, options), share, supervised))
+    raise SystemExit(run(given_flags(ctx, options), shard, supervised))

@@ -32,7 +32,11 @@ def sql(braid: BraidClient, statement: str, as_json: bool) -> None:
 
     A SELECT registers a query and prints it; `braid results ID --follow` reads its rows.
     """
-    print_answer(braid.sql(statement), as_json)
+    answer, words = braid.sql(statement), statement.lower().split()[:2]
+    if words in (["create", "stream"], ["create", "table"]) and not as_json:
+        click.echo(f"{words[1]} {answer['name']} is declared")
+    else:
+        print_answer(answer, as_json)
 
 
 def print_answer(answer: Any, as_json: bool) -> None:

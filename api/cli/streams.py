@@ -60,7 +60,7 @@ def tables(braid: BraidClient, as_json: bool) -> None:
 def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
     """Give the rows that the file of the static TABLE has now to all queries that use it.
 
-    Tuples that come from then on are joined with them; what was joined before stays.
+    Rows that come from then on are joined with them; what was joined before stays.
     """
     answer = braid.refresh_table(table, wait)
     if as_json:
@@ -71,7 +71,7 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
 
 
 @click.command(
-    short_help="Push tuples to a stream.",
+    short_help="Push rows to a stream.",
     cls=CliCommand,
     examples=(
         "braid push purchases purchases.ndjson",
@@ -95,9 +95,9 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
 @json_option
 @with_client
 def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, end: bool, key: str | None, as_json: bool) -> None:
-    """Push the tuples in FILE (default: - for standard input) to STREAM.
+    """Push the rows in FILE (default: - for standard input) to STREAM.
 
-    Tuples that do not fit the stream are counted as rejected and kept as dead letters; the others are
+    Rows that do not fit the stream are counted as rejected and kept as dead letters; the others are
     accepted.
     """
     accepted = rejected = lines = error_count = 0
@@ -139,7 +139,7 @@ def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, end: bool, 
 def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
     """Cut a stream of lines into pieces of whole lines.
 
-    A pipe gives what it has at once, so tuples are sent as they come; `steady` waits for full pieces
+    A pipe gives what it has at once, so rows are sent as they come; `steady` waits for full pieces
     instead, so that the same input is always cut alike, which an idempotency key needs.
     """
     read = file.read if steady else getattr(file, "read1", file.read)

@@ -28,7 +28,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     """
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
-        raise MalformedRequest(f"A body must come as it is, without Content-Encoding; got {encoding[:100]!r}.")
+        raise MalformedRequest(f"A body must have no Content-Encoding; got {encoding[:100]!r}. Send it unpacked.")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise TooLarge(f"A body must have at most {limit} bytes; got {announced}. Send it in parts.")

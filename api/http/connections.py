@@ -38,17 +38,17 @@ _DETAILS = {
     408: "A request must come at {slowest} bytes a second or faster, its head within {patience:g} s (setting"
     " request_timeout_seconds); this one did not.",
     431: "The request line and the headers must have at most {head} bytes together (setting max_header_bytes).",
-    503: "At most {most} connections may be open (setting max_connections, and as many to spare).",
+    503: "At most {limit} connections may be open (setting max_connections, and as many to spare).",
 }
 
 
 class Connection(H11Protocol):
-    """Uvicorn's connection, watched; ``most`` may be open at a time."""
+    """Uvicorn's connection, watched; ``limit`` may be open at a time."""
 
-    def __init__(self, *arguments: Any, patience: float, most: int, **options: Any) -> None:
+    def __init__(self, *arguments: Any, patience: float, limit: int, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._patience = patience
-        self._most = most
+        self._limit = limit
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
         self._body_began = 0.0
@@ -79,7 +79,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to watch, or refuse a connection too many."""
         super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]
-        if len(self.connections) > self._most:
+        if len(self.connections) > self._limit:
             self._refuse(503, {"Retry-After": "1"})
             return
         self._watch_reading()
@@ -161,7 +161,7 @@ class Connection(H11Protocol):
                 slowest=SLOWEST,
                 patience=self._patience,
                 head=self.config.h11_max_incomplete_event_size,
-                most=self._most,
+                limit=self._limit,
             )
             body = status_document(status, detail)
             response_headers = {

@@ -1,4 +1,4 @@
-"""How many requests may be under way, and bytes of their bodies and answers; others are told to come again."""
+"""How many requests may be under way, and bytes of their bodies and answers; others are refused with 429."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PIECE_BYTES = 64 * 1024
 
 
 class RequestLimit:
-    """ASGI middleware: answers 429 while ``most`` requests run or wait for rows; probes are not counted."""
+    """ASGI middleware: answers 429 while ``limit`` requests run or wait for rows; probes are not counted."""
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
-        self._most = most
+        self._limit = limit
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -25,10 +25,10 @@ class RequestLimit:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
-        if self._under_way >= self._most:
+        if self._under_way >= self._limit:
             error = Overloaded(
-                f"At most {self._most} requests may be under way, those that wait for rows included (setting"
-                " max_connections). Come again a little later.",
+                f"At most {self._limit} requests may be under way, those that wait for rows included (setting"
+                " max_connections). Try again later.",
             )
             await problem(document_of(error), {**headers_of(error), "Connection": "close"})(scope, receive, send)
             return
@@ -40,14 +40,14 @@ class RequestLimit:
 
 
 class BodyMemory:
-    """ASGI middleware: refuses what would have the bodies of all requests under way take more than ``most`` bytes.
+    """ASGI middleware: refuses what would have the bodies of all requests under way take more than ``limit`` bytes.
 
     A body counts as far as it has come, until its request is answered.
     """
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
-        self._most = most
+        self._limit = limit
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,10 +61,10 @@ class BodyMemory:
             nonlocal held
             message = await receive()
             size = len(message.get("body", b""))
-            if self._held + size > self._most:
+            if self._held + size > self._limit:
                 raise Overloaded(
-                    f"The bodies of all requests under way must have at most {self._most} bytes together (setting"
-                    " body_memory_bytes). Come again a little later, or send smaller ones."
+                    f"The bodies of all requests under way must have at most {self._limit} bytes together (setting"
+                    " body_memory_bytes). Try again later, or send smaller ones."
                 )
             held += size
             self._held += size
@@ -77,14 +77,14 @@ class BodyMemory:
 
 
 class AnswerLimit:
-    """ASGI middleware: answers 429 instead of a large answer while ``most_bytes`` of others wait for their clients.
+    """ASGI middleware: answers 429 instead of a large answer while ``max_bytes`` of others wait for their clients.
 
     One answer is sent however large it is.
     """
 
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
-        self._most = most_bytes
+        self._limit = max_bytes
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,11 +104,11 @@ class AnswerLimit:
                 return
             body = message.get("body", b"")
             if start is not None:
-                if self._held and PIECE_BYTES < len(body) > self._most - self._held:
+                if self._held and PIECE_BYTES < len(body) > self._limit - self._held:
                     is_refused = True
                     error = Overloaded(
-                        f"At most {self._most} bytes of answers may wait for their clients (setting max_answer_bytes);"
-                        f" got {self._held + len(body)}. Come again a little later, or ask for less with limit."
+                        f"At most {self._limit} bytes of answers may wait for their clients (setting max_answer_bytes);"
+                        f" got {self._held + len(body)}. Try again later, or ask for less with limit."
                     )
                     await problem(document_of(error), headers_of(error))(scope, receive, send)
                     return

@@ -23,11 +23,11 @@ class Turns:
     """Who plans, and who waits for that; used on the event loop."""
 
     def __init__(self, settings: Settings, notifier: BatchNotifier) -> None:
-        self._most_waiting = settings.max_planning_waiting
-        self._most = settings.max_planning
+        self._max_waiting = settings.max_planning_waiting
+        self._limit = settings.max_planning
         self._seconds = settings.planning_seconds
         self._notifier = notifier
-        self._free = asyncio.Semaphore(self._most)
+        self._free = asyncio.Semaphore(self._limit)
         self.waiting = 0
         """How many requests wait for their turn."""
         self.under_way = 0
@@ -42,10 +42,10 @@ class Turns:
         if len(body) <= QUICK_BYTES:
             yield
             return
-        if self.waiting >= self._most_waiting:
+        if self.waiting >= self._max_waiting:
             raise Overloaded(
-                f"At most {self._most} requests with large statements are planned at a time (setting max_planning), and"
-                f" {self._most_waiting} may wait for that (setting max_planning_waiting). Come again a little later.",
+                f"At most {self._limit} requests with large statements are planned at a time (setting max_planning),"
+                f" and {self._max_waiting} may wait for that (setting max_planning_waiting). Try again later.",
                 retry_after=2,
             )
         current = Planning(self._seconds)

@@ -79,7 +79,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _answer_defect)
 
 
-class ToldDefects:
+class DefectAnswers:
     """ASGI middleware: a defect that was answered and logged goes no further, and its connection stays open."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -151,7 +151,7 @@ def _methods_of(request: Request) -> list[str]:
 async def _answer_defect(request: Request, error: Exception) -> Response:
     log.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
     return problem(
-        document_of(BraidError(f"Something in Braid is broken ({type(error).__name__}); its log has the details."))
+        document_of(BraidError(f"Braid failed to answer ({type(error).__name__}). Its log has the details."))
     )
 
 

@@ -28,7 +28,7 @@ class DeliverySeries:
         self._sink_rows = np.zeros(most + 1, np.int64)
         self._sink_errors = np.zeros(most + 1, np.int64)
         self._sink_refused = np.zeros(most + 1, np.int64)
-        # what each sink had told when it was asked last
+        # what each sink had reported when it was asked last
         self._told: dict[str, DeliveryProgress] = {}
         # for each query with readers, the newest batch that one of them has had
         self._read_upto: dict[str, int] = {}
@@ -57,7 +57,7 @@ class DeliverySeries:
             self._give_back(query_id)
 
     def follow(self, progress: Mapping[str, DeliveryProgress]) -> None:
-        """Take note of what deliverers have told by now of all sinks."""
+        """Take note of what deliverers have reported of all sinks."""
         for query_id in self._told.keys() - progress.keys():
             del self._told[query_id]
             self._give_back(query_id)

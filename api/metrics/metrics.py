@@ -88,14 +88,12 @@ class Metrics:
             registry=self.registry,
             buckets=DURATION_SECONDS,
         )
-        self._tuples = Histogram(
-            "braid_batch_tuples", "Tuples in a batch.", registry=self.registry, buckets=BATCH_TUPLES
-        )
+        self._tuples = Histogram("braid_batch_tuples", "Rows in a batch.", registry=self.registry, buckets=BATCH_TUPLES)
         self.registry.register(self)
 
     def absorb_slots(self, changes: list[SlotChange]) -> None:
         """Take note of the slots that changed hands with a batch; the session has just applied it."""
-        if not self._knows_slots:  # the first batch since the start: it may have told of changes before, too
+        if not self._knows_slots:  # the first batch since the start: it may have shown changes before, too
             self._knows_slots = True
             slots = self._session.lookup.slots()
         else:

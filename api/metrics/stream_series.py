@@ -19,16 +19,16 @@ from braid.sources.core.errors import BraidError
 from braid.sources.core.storage import Storage
 
 _COUNTS = {
-    "tuples": "Valid tuples taken in.",
+    "tuples": "Valid rows taken in.",
     "bytes": "Bytes taken in.",
-    "late": "Tuples late.",
-    "malformed": "Tuples malformed.",
+    "late": "Rows late.",
+    "malformed": "Rows malformed.",
     "skipped": "Offsets that were gone before they were read.",
 }
 
 
 class SharingSeries:
-    """Counts tuples, stream by stream: once for each query that reads them, and once for each shared operator.
+    """Counts rows, stream by stream: once for each query that reads them, and once for each shared operator.
 
     The first is what queries would read one by one, the second what is evaluated.
     """
@@ -58,7 +58,7 @@ class SharingSeries:
             self._operators -= streams
 
     def absorb(self, record: Mapping[str, Any]) -> None:
-        """Add the tuples of a batch."""
+        """Add the rows of a batch."""
         for stream, counted in record["streams"].items():
             self._query_tuples[stream] += counted["tuples"] * self._queries[stream]
             self._operator_tuples[stream] += counted["tuples"] * self._operators[stream]
@@ -66,8 +66,8 @@ class SharingSeries:
     def families(self, streams: Mapping[str, str]) -> Iterator[Metric]:
         """Yield the metrics of streams, given as names by ids; of others everything is forgotten."""
         for name, help_text, tuples in (
-            ("query", "Tuples, counted once for each query that reads them.", self._query_tuples),
-            ("operator", "Tuples, counted once for each shared operator that evaluates them.", self._operator_tuples),
+            ("query", "Rows, counted once for each query that reads them.", self._query_tuples),
+            ("operator", "Rows, counted once for each shared operator that evaluates them.", self._operator_tuples),
         ):
             for forgotten in tuples.keys() - streams.keys():
                 del tuples[forgotten]
@@ -91,8 +91,8 @@ def stream_families(streams: list[dict[str, Any]], lag: Mapping[str, int]) -> It
                 gauge.add_metric([stream["name"]], _seconds_of(stream[name]))
         yield gauge
     waiting = GaugeMetricFamily("braid_stream_lag_tuples", "Inputs not taken in yet.", labels=["stream"])
-    for name, tuples in lag.items():
-        waiting.add_metric([name], tuples)
+    for name, rows in lag.items():
+        waiting.add_metric([name], rows)
     yield waiting
 
 

@@ -116,14 +116,14 @@ async def list_keys(registry: RegistryDep) -> dict[str, Any]:
     "/keys",
     status_code=201,
     responses=answers(
-        201, "The key, which is told this once only.", {**documents.API_KEY, "key": "braid_…"}, 400, 404, 413, 422
+        201, "The key, which is shown this once only.", {**documents.API_KEY, "key": "braid_…"}, 400, 404, 413, 422
     ),
     openapi_extra=json_body(documents.KEY_SCHEMA, {"tenant": "shop", "rights": ["read", "write"]}, repeatable=False),
 )
 async def create_key(request: Request, registry: RegistryDep, service: ServiceDep) -> Response:
     """Make a key for a tenant. Only a hash of it is kept: note it down."""
     if idempotency_key(request) is not None:
-        raise NotAllowed("A new key is told once and kept nowhere: leave the header Idempotency-Key out.")
+        raise NotAllowed("A new key is shown once and kept nowhere: leave the header Idempotency-Key out.")
     value = parse_json(await read_body(request, service.settings.max_body_bytes))
     example = '{"tenant": "shop", "rights": ["read"]}'
     if not isinstance(value, dict) or not {"tenant", "rights"} <= value.keys() <= _KEY_FIELDS:

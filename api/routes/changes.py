@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from braid.api.batch_notifier import settled
+from braid.api.batch_notifier import durable_answer
 from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from braid.api.routes import documents
 from braid.api.routes.access import WriterDep
@@ -44,7 +44,7 @@ router = APIRouter(tags=["queries"])
 async def replace_query(
     id: IdOrName, request: Request, service: ServiceDep, caller: WriterDep, drain: Drain = True, wait: Wait = 0.0
 ) -> Response:
-    """Put a new query in the place of one: it sees exactly the tuples that the old one, which retires, does not.
+    """Put a new query in the place of one: it sees exactly the rows that the old one, which retires, does not.
 
     `name`, `sink`, `labels` and `ttl_seconds` are those of the old one unless they are given; null says none.
     """
@@ -79,7 +79,7 @@ async def pause_query(id: IdOrName, request: Request, service: ServiceDep, calle
 async def resume_query(
     id: IdOrName, request: Request, service: ServiceDep, caller: WriterDep, wait: Wait = 0.0
 ) -> Response:
-    """Run a paused query again, once it has drained; it sees no tuple of the time in between. Harmless to repeat."""
+    """Run a paused query again, once it has drained; it sees no row of the time in between. Harmless to repeat."""
     response = await _pause_or_resume(service, caller, request, id, partial(caller.begin_resume, id))
     return await once_running(service, caller, response, wait)
 
@@ -90,7 +90,7 @@ async def _pause_or_resume(
     if idempotency_key(request) is None:
         service.check_running()
         is_over = not caller.is_in_memory(id_or_name)
-        return response_of(outcome(202, (await settled(begin, reads_files=is_over))[0]))
+        return response_of(outcome(202, (await durable_answer(begin, reads_files=is_over))[0]))
     return await answer_once(service, caller, request, b"", lambda: outcome(202, begin().wait()[0]))
 
 

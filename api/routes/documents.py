@@ -18,7 +18,7 @@ Json = dict[str, Any]
 DESCRIPTION = """\
 Braid runs thousands of ad-hoc SQL queries over live streams inside one long-running job.
 
-Declare a stream, push tuples, register queries, read their rows. Times are RFC 3339 UTC with microseconds. Errors are
+Declare a stream, push rows, register queries, read their rows. Times are RFC 3339 UTC with microseconds. Errors are
 `application/problem+json` (RFC 9457); nothing changes when a request fails. The header `Idempotency-Key` makes a retry
 of any POST and of PUT safe.
 """

@@ -25,11 +25,11 @@ _EXECUTORS = {
     "now": 1,
     "wanted": 2,
     "bounds": [1, 4],
-    "why": "For 5 s tuples took longer than 5 s, now 7.3 s, and 3.10 of 4 cores worked; 900000 tuples wait.",
+    "why": "For 5 s rows took longer than 5 s, now 7.3 s, and 3.10 of 4 cores worked; 900000 rows wait.",
     "since": "2026-01-01T00:00:00.000000Z",
     "decisions": [
         {"at": "2025-12-31T00:00:00.000000Z", "wanted": 1, "why": "There must be from 1 to 4 executors."},
-        {"at": "2026-01-01T00:00:00.000000Z", "wanted": 2, "why": "For 5 s tuples took longer than 5 s, …"},
+        {"at": "2026-01-01T00:00:00.000000Z", "wanted": 2, "why": "For 5 s rows took longer than 5 s, …"},
     ],
 }
 _PARTITIONS = [{"partition": 0, "cores": 0.41}, {"partition": 1, "cores": 0.38}]

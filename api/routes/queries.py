@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from braid.api.batch_notifier import settled
+from braid.api.batch_notifier import durable_answer
 from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from braid.api.http.planning import QUICK_BYTES
 from braid.api.routes import documents
@@ -52,7 +52,7 @@ async def create_queries(request: Request, service: ServiceDep, caller: WriterDe
     if idempotency_key(request) is None and len(body) <= QUICK_BYTES and not service.session.tables.is_named_in(body):
         service.check_running()
         requests, is_list = requests_in(service, body)
-        queries = await settled(lambda wake: caller.begin_create(requests, wake))
+        queries = await durable_answer(lambda wake: caller.begin_create(requests, wake))
         response = response_of(created(queries, is_list))
     else:
         async with service.turns.turn(request, body):
@@ -174,7 +174,7 @@ async def delete_query(id: IdOrName, service: ServiceDep, caller: WriterDep, dra
     """Retire a query. Repeating it is harmless."""
     service.check_running()
     is_over = not caller.is_in_memory(id)
-    queries = await settled(lambda wake: caller.begin_delete([id], drain, wake), reads_files=is_over)
+    queries = await durable_answer(lambda wake: caller.begin_delete([id], drain, wake), reads_files=is_over)
     return response_of(outcome(202, queries[0]))
 
 

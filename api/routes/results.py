@@ -1,4 +1,4 @@
-"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`braid.api.routes.live` for the stream of them.
+"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`braid.api.routes.sse` for the stream of them.
 
 ``/queries/{id}/dead-letters``: those of them that its sink refused for good.
 """

@@ -44,26 +44,26 @@ def _quality(text: str) -> float:
         return 1.0
 
 
-def written(form: str, page: Page, most_bytes: int) -> tuple[Page, list[bytes]]:
+def written(form: str, page: Page, max_bytes: int) -> tuple[Page, list[bytes]]:
     """Return rows of a page as a form has them, and the page of these rows; see :func:`in_pieces`."""
     if form == ARROW:
         return page, [arrow_stream(page.table)]
-    return in_pieces(page, most_bytes, ndjson if form == NDJSON else _json)
+    return in_pieces(page, max_bytes, ndjson if form == NDJSON else _json)
 
 
 def _json(table: pa.Table) -> bytes:
     return orjson.dumps(objects(table))[1:-1]
 
 
-def in_pieces(page: Page, most_bytes: int, write: Callable[[pa.Table], bytes]) -> tuple[Page, list[bytes]]:
+def in_pieces(page: Page, max_bytes: int, write: Callable[[pa.Table], bytes]) -> tuple[Page, list[bytes]]:
     """Return the text of a page's rows as ``write`` has it, in pieces, and the page of these rows.
 
-    That is a shorter page where the text gets longer than ``most_bytes``; one row at least is written.
+    That is a shorter page where the text gets longer than ``max_bytes``; one row at least is written.
     """
     parts: list[bytes] = []
     rows = size = 0
-    for piece in pieces(page.table, most_bytes):
-        if size >= most_bytes:
+    for piece in pieces(page.table, max_bytes):
+        if size >= max_bytes:
             return page.first(rows), parts
         parts.append(write(piece))
         rows, size = rows + piece.num_rows, size + len(parts[-1])

@@ -1,4 +1,4 @@
-"""``/streams``: declare, list, look at and drop streams; push tuples to them; their dead letters."""
+"""``/streams``: declare, list, look at and drop streams; push rows to them; their dead letters."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def list_streams(service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
 
 @router.get("/streams/{name}", responses=answers(200, "The stream.", documents.STREAM, 404))
 def get_stream(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
-    """Look at one stream: columns, source, clock, watermark, and counts of tuples."""
+    """Look at one stream: columns, source, clock, watermark, and counts of rows."""
     return service.session.streams.describe(name)
 
 
@@ -82,7 +82,7 @@ _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line
     openapi_extra=EVENTS_BODY,
 )
 async def push_events(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
-    """Push tuples: NDJSON, a JSON object or array, or an Arrow stream.
+    """Push rows: NDJSON, a JSON object or array, or an Arrow stream.
 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted.
     """
@@ -161,7 +161,7 @@ def _watermark_in(value: Any) -> int:
 async def dead_letters(
     name: str, service: ServiceDep, _: ReaderDep, after: After = None, limit: Limit = 1000
 ) -> Response:
-    """Read the tuples that no query sees: late ones, and inputs that do not fit the schema.
+    """Read the rows that no query sees: late ones, and inputs that do not fit the schema.
 
     There may be fewer than `limit` though more follow: an answer ends early once it is large. Those whose files are
     missing or damaged are passed over once: the page that follows them has a `gap`.

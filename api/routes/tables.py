@@ -63,8 +63,8 @@ async def refresh_table(
 ) -> Response:
     """Read the table's file anew, for all queries that use it.
 
-    Tuples that are taken in from the next batch on are joined with the new rows, whichever query it is; what was joined
-    before stays. With `wait`, answer once that batch is over.
+    Rows of streams that come from the next batch on are joined with the new rows, whichever query it is; what was
+    joined before stays. With `wait`, answer once that batch is over.
     """
 
     def refresh() -> Outcome:

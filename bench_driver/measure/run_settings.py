@@ -34,7 +34,7 @@ class RunSettings:
 
     seconds: float = 30.0
     warm_up_share: float = 0.25
-    most_steps: int = 9
+    max_steps: int = 9
     refinements: int = 2
     latency_load: float = 0.9
     ready_seconds: float = 60.0
@@ -51,8 +51,8 @@ class RunSettings:
                 "warm_up_share must be from 0 to less than 1 and latency_load more than 0 up to 1,"
                 f" got {self.warm_up_share!r} and {self.latency_load!r}"
             )
-        if self.most_steps < 1 or self.refinements < 0:
-            raise ValueError(f"a search needs most_steps >= 1 and refinements >= 0, got {self!r}")
+        if self.max_steps < 1 or self.refinements < 0:
+            raise ValueError(f"a search needs max_steps >= 1 and refinements >= 0, got {self!r}")
 
     @property
     def step_seconds(self) -> float:
@@ -63,15 +63,15 @@ class RunSettings:
     def plan(self) -> SearchPlan:
         """How the sustainable throughput is searched."""
         if self.quick:
-            return SearchPlan(min(self.most_steps, QUICK_STEPS), refinements=0, below_taken=0.9)
-        return SearchPlan(self.most_steps, self.refinements)
+            return SearchPlan(min(self.max_steps, QUICK_STEPS), refinements=0, below_taken=0.9)
+        return SearchPlan(self.max_steps, self.refinements)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as the report has them."""
         return {
             "seconds": self.step_seconds,
             "warm_up_share": self.warm_up_share,
-            "most_steps": self.plan.most_steps,
+            "max_steps": self.plan.max_steps,
             "latency_load": self.latency_load,
             "quick": self.quick,
         }

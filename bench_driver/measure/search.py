@@ -51,12 +51,12 @@ Probe = Callable[[int], StepResult]
 class SearchPlan:
     """How far to step: down to `below_taken` of what was taken, then by `down` each; after success, up by `up`.
 
-    At most `most_steps` steps in all. Between what is sustained and what is too much, `refinements` steps go by what
+    At most `max_steps` steps in all. Between what is sustained and what is too much, `refinements` steps go by what
     was taken, where that lies between them; then each goes to the middle, until what is too much is no more than `far`
     times what is sustained. Without refinements it ends as soon as it knows a rate of either kind.
     """
 
-    most_steps: int = 9
+    max_steps: int = 9
     refinements: int = 2
     below_taken: float = 0.97
     down: float = 0.93
@@ -64,7 +64,7 @@ class SearchPlan:
     far: float = 1.1
 
     def __post_init__(self) -> None:
-        if self.most_steps < 1 or self.refinements < 0:
+        if self.max_steps < 1 or self.refinements < 0:
             raise ValueError(f"a search needs at least one step and no negative refinements, got {self!r}")
         if not (0 < self.below_taken <= 1 and 0 < self.down < 1 < min(self.up, self.far)):
             raise ValueError(f"a search needs 0 < below_taken <= 1 and 0 < down < 1 < up and far, got {self!r}")
@@ -79,7 +79,7 @@ def search(start_rate: int, probe: Probe, plan: SearchPlan, is_late: Callable[[]
     best: StepResult | None = None
     ceiling: int | None = None
     rate, refinements = start_rate, plan.refinements
-    while rate >= 1 and len(steps) < plan.most_steps and not (steps and is_late()):
+    while rate >= 1 and len(steps) < plan.max_steps and not (steps and is_late()):
         step = probe(rate)
         steps.append(step)
         if step.sustained:

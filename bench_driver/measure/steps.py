@@ -151,10 +151,10 @@ def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) ->
     return _observe(rig, begin, begin + warm_up_share * seconds, begin + seconds, ((seconds, None),))
 
 
-def settle(rig: Rig, rate: int, most_seconds: float) -> None:
+def settle(rig: Rig, rate: int, max_seconds: float) -> None:
     """Let the system work off what it pulled too much in the step before, at a small share of the rate to come.
 
-    It has when it pulls new tuples soon after they come; otherwise the next step begins after `most_seconds`. A batch
+    It has when it pulls new tuples soon after they come; otherwise the next step begins after `max_seconds`. A batch
     of the step before, as long as that step, would look like a system that stands still.
     """
     if not rig.pulls_from_queues:
@@ -162,19 +162,19 @@ def settle(rig: Rig, rate: int, most_seconds: float) -> None:
     low = max(1, int(rate * SETTLING_SHARE))
     start_load(rig, low)
     begin = rig.clock.now()  # samples of before still have the backlog that is dropped now
-    while rig.clock.now() < begin + most_seconds:
+    while rig.clock.now() < begin + max_seconds:
         rig.clock.sleep(LOOK_SECONDS)
         if all(_has_settled(log, begin, rig.clock.now(), low) for log in _logs(rig).values()):
             return
 
 
-def wait_until_pulled(rig: Rig, most_seconds: float) -> None:
+def wait_until_pulled(rig: Rig, max_seconds: float) -> None:
     """Wait until the system takes tuples of every stream.
 
     Raises:
-        SystemFailedError: it does not within `most_seconds`.
+        SystemFailedError: it does not within `max_seconds`.
     """
-    deadline = rig.clock.now() + most_seconds
+    deadline = rig.clock.now() + max_seconds
     while True:
         if rig.pulls_from_queues:
             missing = [name for name, log in _logs(rig).items() if not log.consumers]
@@ -184,7 +184,7 @@ def wait_until_pulled(rig: Rig, most_seconds: float) -> None:
             return
         if rig.clock.now() > deadline:
             raise SystemFailedError(
-                f"{rig.system.name} must take tuples within {most_seconds:g} s of its queries' deployment,"
+                f"{rig.system.name} must take tuples within {max_seconds:g} s of its queries' deployment,"
                 f" and took none of {', '.join(map(repr, missing))}; look at its log"
             )
         rig.clock.sleep(LOOK_SECONDS)

@@ -88,7 +88,7 @@ class DuckdbProgram:
         self._cores: int = task["cores"]
         self._say = say
         self._databases: list[DuckdbBatches] = []
-        self._most_rows = MAX_ROWS
+        self._max_rows = MAX_ROWS
         self._probes: set[int] = set()
         self._pool = ThreadPoolExecutor(self._cores, "databases")
 
@@ -104,7 +104,7 @@ class DuckdbProgram:
 
     def batch(self) -> None:
         """Take in what the queue has, and give the rows of what has ended."""
-        tuples = self._reader.read(self._most_rows)
+        tuples = self._reader.read(self._max_rows)
         if tuples is None:
             return
         rows = [each for of_one in self._pool.map(lambda each: _take(each, tuples), self._databases) for each in of_one]
@@ -119,8 +119,8 @@ class DuckdbProgram:
         threads = self._cores // databases
         schema = self._reader.schema
         self._databases = [DuckdbBatches(schema, self._tables, threads) for _ in range(databases)]
-        self._most_rows = bound_batch(queries)
-        settings = {"databases": databases, "threads_of_a_database": threads, "most_rows_of_a_batch": self._most_rows}
+        self._max_rows = bound_batch(queries)
+        settings = {"databases": databases, "threads_of_a_database": threads, "max_rows_of_a_batch": self._max_rows}
         self._say({"prepared": settings})
 
     def _run(self, number: int, query: MixedQuery, probe: bool) -> None:

@@ -187,7 +187,7 @@ def render(minutes: Sequence[Minute]) -> str:
         ]
         for m in minutes
     ]
-    most_gib = max(m.memory_bytes for m in minutes) / 2**30
+    max_gib = max(m.memory_bytes for m in minutes) / 2**30
     growth = trend(minutes) / 2**20
     processes = [["process", "at first", "at last", "MiB a minute after the warm-up"]]
     first, last = minutes[0].memory, minutes[-1].memory
@@ -196,7 +196,7 @@ def render(minutes: Sequence[Minute]) -> str:
         processes.append([kind, *sizes, f"{trend(minutes, kind) / 2**20:+.1f}"])
     return (
         f"{table(rows)}\n\n{table(processes)}\n\n"
-        f"At most {most_gib:.2f} GiB; after the warm-up it grew by {growth:+.1f} MiB a minute."
+        f"At most {max_gib:.2f} GiB; after the warm-up it grew by {growth:+.1f} MiB a minute."
     )
 
 

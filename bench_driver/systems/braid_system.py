@@ -192,19 +192,19 @@ class BraidSystem(System):
         self._errors = errors
         return new_errors[0] if new_errors else None
 
-    def missing(self, most_seconds: float) -> str | None:
+    def missing(self, max_seconds: float) -> str | None:
         """Wait until all rows are read that were there when asked, where all are."""
         if self._reading != READ_ALL:
             return None
         queries = self._queries("RUNNING")
-        deadline = time.monotonic() + most_seconds
+        deadline = time.monotonic() + max_seconds
         while True:
             self.outputs()
             unread = sum(max(0, query["rows_out"] - self._rows_read[query["id"]]) for query in queries)
             if not unread:
                 return None
             if time.monotonic() > deadline:
-                return f"{unread} rows were not read within {most_seconds:g} s"
+                return f"{unread} rows were not read within {max_seconds:g} s"
             time.sleep(LOOK_SECONDS)
 
     def memory_bytes(self) -> int:

@@ -121,8 +121,8 @@ class System(ABC):
         """
         return None
 
-    def missing(self, most_seconds: float) -> str | None:  # noqa: ARG002 - most hand rows over before they take more
-        """Return in words which rows that were there when asked nobody has got `most_seconds` later, None for none.
+    def missing(self, max_seconds: float) -> str | None:  # noqa: ARG002 - most hand rows over before they take more
+        """Return in words which rows that were there when asked nobody has got `max_seconds` later, None for none.
 
         A system whose rows wait for whoever reads them is not done with a tuple before they are read.
         """

@@ -50,9 +50,9 @@ def _evaluation(query: Aggregation) -> dict[str, str]:
     space = SpaceKey.of(query, predicate)
     if space.has_sets:
         tested = f"{names} are tested" if len(predicate.dimensions) > 1 else f"{names} is tested for many values"
-        why = f"{tested}: tuples with the same query-set are added up once, or each query alone where such"
-        return {"form": "query-set groups", "why": f"{why} groups have about one tuple"}
-    why = f"only {names} is tested: each tuple is added to one cell of its values" if names else "nothing is tested"
+        why = f"{tested}: rows with the same query-set are added up once, or each query alone where such"
+        return {"form": "query-set groups", "why": f"{why} groups have about one row"}
+    why = f"only {names} is tested: each row is added to one cell of its values" if names else "nothing is tested"
     return {"form": "cells" if names else "one cell", "why": why}
 
 

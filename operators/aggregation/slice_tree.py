@@ -95,11 +95,11 @@ def level_above(below: Entries, cells: int, keys: int) -> Level | None:
     return Level(bounds, np.cumsum([0, *map(len, occupied)]), cell, key, components, cells, keys)
 
 
-def _bounds(starts: npt.NDArray[np.int64], least_entries: int) -> npt.NDArray[np.int64]:
-    """Return where stretches of at least ``least_entries`` begin, and where the last ends; no other is as long."""
+def _bounds(starts: npt.NDArray[np.int64], min_entries: int) -> npt.NDArray[np.int64]:
+    """Return where stretches of at least ``min_entries`` begin, and where the last ends; no other is as long."""
     bounds = [0]
     while True:
-        after = int(np.searchsorted(starts, starts[bounds[-1]] + least_entries))
+        after = int(np.searchsorted(starts, starts[bounds[-1]] + min_entries))
         if after >= len(starts):
             return np.array(bounds, dtype=np.int64)
         bounds.append(after)

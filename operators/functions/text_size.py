@@ -34,10 +34,10 @@ def check_size(usage: str, size: int, rows: int) -> None:
 
 def check_call(usage: str, call: Call, arguments: Sequence[Datum]) -> None:
     """Raise TooLarge when a call makes too many texts of its arguments, one of which is an array at least."""
-    most_bytes = _MAX_BYTES.get(call.function)
-    if most_bytes is not None and pa.types.is_string(call.type.arrow):
+    max_bytes = _MAX_BYTES.get(call.function)
+    if max_bytes is not None and pa.types.is_string(call.type.arrow):
         rows = max(len(a) for a in arguments if isinstance(a, pa.Array))
-        check_size(usage, most_bytes(arguments, rows), rows)
+        check_size(usage, max_bytes(arguments, rows), rows)
 
 
 def constant_bytes(expression: Expression) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from braid.operators.joins.inputs import attributes_of, operators_of
 from braid.operators.joins.partition import JoinPartition
-from braid.operators.joins.parts import attributes_of, operators_of
 from braid.operators.joins.query import Join
 from braid.operators.joins.reading import JoinReader
 from braid.operators.joins.source import JoinSource
@@ -40,7 +40,7 @@ def _evaluation(query: Join) -> dict[str, str]:
         why = "a condition, a key or an aggregate is across inputs: rows are formed and tested when a window is over"
         return {"form": "rows", "why": why}
     formed = "rows are" if query.grouping is None else "groups are computed from what is counted by key, and no row is"
-    return {"form": "factorised", "why": f"tuples are counted by key, input by input; {formed} formed when read"}
+    return {"form": "factorised", "why": f"rows are counted by key, input by input; {formed} formed when read"}
 
 
 def _bytes_a_tuple(query: Join) -> int:

@@ -55,9 +55,11 @@ class JoinPartition:
         self._joins_of: dict[str, list[JoinOperator]] = {}
         queries: dict[str, list[LiveQuery]] = {}
         for joins in self._operators.values():
-            for number, part in enumerate(joins.joins[0]):
-                self._joins_of.setdefault(part.operator, []).append(joins)
-                queries.setdefault(part.operator, []).extend(parts[number].query for parts in joins.joins)
+            for number, live_input in enumerate(joins.joins[0]):
+                self._joins_of.setdefault(live_input.operator, []).append(joins)
+                queries.setdefault(live_input.operator, []).extend(
+                    live_inputs[number].query for live_inputs in joins.joins
+                )
         self._inputs = {name: OperatorQueries(members, predicates) for name, members in queries.items()}
 
     @property
@@ -80,7 +82,7 @@ class JoinPartition:
             passed, reached = operator.reached(batch.before), operator.reached(batch.after)
             if reached is None or reached == passed:
                 continue
-            queries = [parts[0].live for parts in operator.joins]
+            queries = [live_inputs[0].live for live_inputs in operator.joins]
             formed: Fired | None = None
             joined: JoinedRows | None = None
             with (

@@ -47,11 +47,11 @@ class JoinReader:
         parts: Sequence[BlockPart],
         start: int,
         count: int,
-        most_bytes: int | None,
+        max_bytes: int | None,
     ) -> pa.Table:
         """Return rows of a query in one batch, see :class:`braid.operators.operator.RowReader`."""
         if not query.is_formed_late:
-            return self._windows.rows(query, slot, active_from, parts, start, count, most_bytes)
+            return self._windows.rows(query, slot, active_from, parts, start, count, max_bytes)
         paths = [part.path for part in parts]
         blocks = [self._files.open(path, partial(JoinBlock.deserialize, files=self._files.tuples)) for path in paths]
         windows = windows_of_slot(blocks, slot)
@@ -67,7 +67,7 @@ class JoinReader:
             rows = form_rows(query, block, window, index.page(first, length))
             if len(rows) != length:
                 raise lost(paths[window.block], f"a window of slot {slot} has fewer rows than {window.count}")
-            pieces.append(compute_outputs(query, rows, length, greatest(active_from), most_bytes))
+            pieces.append(compute_outputs(query, rows, length, greatest(active_from), max_bytes))
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
 
     def _index(self, query: Join, block: JoinBlock, path: str, start: int, end: int, active_from: Reached) -> JoinIndex:

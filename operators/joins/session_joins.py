@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from braid.operators import kernels
 from braid.operators.expressions import typed_columns_of
+from braid.operators.joins.inputs import LiveInput, columns_for_rows, join_of
 from braid.operators.joins.keys import InputKeys, number_keys
 from braid.operators.joins.matches.firing import JoinOperator, beyond_combinations
 from braid.operators.joins.matches.formed_rows import MAX_FORMED, EvaluationFailed, rows_or_groups
 from braid.operators.joins.matches.partners import Places, pieces
 from braid.operators.joins.matches.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
-from braid.operators.joins.parts import Part, columns_for_rows, join_of
 from braid.operators.live_queries import LiveQuery
 from braid.operators.query_parts import WINDOW_END, WINDOW_START
 from braid.operators.sessions.sessions import chain, gap_of
@@ -63,27 +63,27 @@ def fire_session_joins(
     tuples: Mapping[str, Sequence[TupleBucket]],
     after: int,
     upto: int,
-    most_rows: int,
+    max_rows: int,
     failures: dict[str, str],
 ) -> Fired | None:
     """Return the rows of all sessions that end in ``(after, upto]``, or their groups; None for no rows.
 
-    ``tuples`` are by operator of the parts. Of a query ``most_rows`` are kept; ``failures`` gets messages by query id.
+    ``tuples`` are by operator of the inputs. Of a query ``max_rows`` are kept; ``failures`` gets messages by query id.
     """
-    parts = operator.joins[0]
+    live_inputs = operator.joins[0]
     keys = _number(operator, tuples, operator.is_outer)
     inputs = [
-        _input(tuples.get(part.operator, ()), input_keys, _columns_of(operator, part.number))
-        for part, input_keys in zip(parts, keys, strict=True)
+        _input(tuples.get(live_input.operator, ()), input_keys, _columns_of(operator, live_input.number))
+        for live_input, input_keys in zip(live_inputs, keys, strict=True)
     ]
     by_slot: dict[int, tuple[pa.Table, int]] = {}
-    for query_parts in operator.joins:
-        live = query_parts[0].live
+    for inputs_of_query in operator.joins:
+        live = inputs_of_query[0].live
         try:
-            sessions = _sessions(query_parts, inputs, after, upto)
+            sessions = _sessions(inputs_of_query, inputs, after, upto)
             if sessions is None:
                 continue
-            rows = rows_or_groups(live, _pieces(query_parts, inputs, sessions), most_rows, failures)
+            rows = rows_or_groups(live, _pieces(inputs_of_query, inputs, sessions), max_rows, failures)
         except EvaluationFailed as problem:
             failures[live.id] = str(problem)
             continue
@@ -108,17 +108,17 @@ def open_tuples(
 
     With the longest gap, whatever the predicates, tuples form the longest sessions; all others are within one of them.
     """
-    buckets_of = {part.operator: tuples.get(part.operator, ()) for part in operator.joins[0]}
+    buckets_of = {live_input.operator: tuples.get(live_input.operator, ()) for live_input in operator.joins[0]}
     buckets = [bucket for part_buckets in buckets_of.values() for bucket in part_buckets]
     if reached is None or not buckets:
         return {id(bucket): True for bucket in buckets}
     place_of = {}
-    for part, keys in zip(operator.joins[0], _number(operator, tuples, None), strict=True):
-        for bucket in buckets_of[part.operator]:
+    for live_input, keys in zip(operator.joins[0], _number(operator, tuples, None), strict=True):
+        for bucket in buckets_of[live_input.operator]:
             place_of[id(bucket)] = kernels.take(keys.places[id(bucket.keys)], bucket.key)
     times = np.concatenate([bucket.times for bucket in buckets])
     place = np.concatenate([place_of[id(bucket)] for bucket in buckets]).astype(np.int64)
-    gap = max(gap_of(parts[0].query) for parts in operator.joins)
+    gap = max(gap_of(live_inputs[0].query) for live_inputs in operator.joins)
     number, count = chain(place, times, times, gap)
     _, last = _bounds(number, count, times)
     is_open = (last + gap > reached)[number]
@@ -131,14 +131,16 @@ def _number(
     operator: JoinOperator, tuples: Mapping[str, Sequence[TupleBucket]], is_outer: Sequence[bool] | None
 ) -> list[InputKeys]:
     """Number the keys of all inputs together, see :func:`braid.operators.joins.keys.number_keys`."""
-    parts = operator.joins[0]
-    tables = [[bucket.keys for bucket in tuples.get(part.operator, ())] for part in parts]
-    return number_keys([part.attributes for part in parts], is_outer, tables)
+    live_inputs = operator.joins[0]
+    tables = [[bucket.keys for bucket in tuples.get(live_input.operator, ())] for live_input in live_inputs]
+    return number_keys([live_input.attributes for live_input in live_inputs], is_outer, tables)
 
 
 def _columns_of(operator: JoinOperator, number: int) -> set[str]:
     """Return the columns of an input that some query needs."""
-    return {name for parts in operator.joins for name in columns_for_rows(join_of(parts[number].live), number)}
+    return {
+        name for live_inputs in operator.joins for name in columns_for_rows(join_of(live_inputs[number].live), number)
+    }
 
 
 def _input(buckets: Sequence[TupleBucket], keys: InputKeys, names: Iterable[str]) -> _Input:
@@ -157,16 +159,16 @@ def _input(buckets: Sequence[TupleBucket], keys: InputKeys, names: Iterable[str]
     return _Input(Tuples(arrays, len(time)), time, place, code_of[place])
 
 
-def _sessions(parts: Sequence[Part], inputs: Sequence[_Input], after: int, upto: int) -> _Sessions | None:
+def _sessions(live_inputs: Sequence[LiveInput], inputs: Sequence[_Input], after: int, upto: int) -> _Sessions | None:
     """Return the sessions of a query that end in ``(after, upto]``, None for none."""
-    seen_by_input = [_rows_seen(part, input_) for part, input_ in zip(parts, inputs, strict=True)]
+    seen_by_input = [_rows_seen(live_input, input_) for live_input, input_ in zip(live_inputs, inputs, strict=True)]
     place = np.concatenate([input_.place[rows] for input_, rows in zip(inputs, seen_by_input, strict=True)])
     times = np.concatenate([input_.times[rows] for input_, rows in zip(inputs, seen_by_input, strict=True)])
-    gap = gap_of(parts[0].query)
+    gap = gap_of(live_inputs[0].query)
     number, count = chain(place, times, times, gap)
     first, last = _bounds(number, count, times)
     end = last + gap
-    due = (end > after) & (end <= min(upto, min(_until(part.query) for part in parts)))
+    due = (end > after) & (end <= min(upto, min(_until(live_input.query) for live_input in live_inputs)))
     if not due.any():
         return None
     rows, session = [], []
@@ -178,12 +180,12 @@ def _sessions(parts: Sequence[Part], inputs: Sequence[_Input], after: int, upto:
     return _Sessions(first, end, rows, session, int(last[due].max()))
 
 
-def _rows_seen(part: Part, input_: _Input) -> Rows:
+def _rows_seen(live_input: LiveInput, input_: _Input) -> Rows:
     """Return the tuples of an input that a query sees."""
-    stream = part.query.query.streams[0]
-    mask = (input_.times > part.query.after(stream)) & (input_.times <= part.query.until(stream))
-    if part.input.where is not None and input_.tuples.length:
-        mask &= np.asarray(input_.tuples.value(part.input.where).fill_null(False))
+    stream = live_input.query.query.streams[0]
+    mask = (input_.times > live_input.query.after(stream)) & (input_.times <= live_input.query.until(stream))
+    if live_input.input.where is not None and input_.tuples.length:
+        mask &= np.asarray(input_.tuples.value(live_input.input.where).fill_null(False))
     return np.flatnonzero(mask)
 
 
@@ -200,15 +202,20 @@ def _bounds(number: Rows, count: int, times: Times) -> tuple[Times, Times]:
     return first, last
 
 
-def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions) -> Iterator[Tuples]:
+def _pieces(live_inputs: Sequence[LiveInput], inputs: Sequence[_Input], sessions: _Sessions) -> Iterator[Tuples]:
     """Return the joined rows of sessions, some at a time; raises EvaluationFailed for too many."""
     relations = [
-        Relation(len(rows), {0: np.where(input_.code[rows] >= 0, session, -1)}, part.input.outer_of, part.input.anti)
-        for part, input_, rows, session in zip(parts, inputs, sessions.rows, sessions.session, strict=True)
+        Relation(
+            len(rows),
+            {0: np.where(input_.code[rows] >= 0, session, -1)},
+            live_input.input.outer_of,
+            live_input.input.anti,
+        )
+        for live_input, input_, rows, session in zip(live_inputs, inputs, sessions.rows, sessions.session, strict=True)
     ]
     try:
         ones = [np.ones(relation.rows, dtype=np.int64) for relation in relations]
-        joined = JoinResult(relations, ones, join_of(parts[0].live).is_reordered)
+        joined = JoinResult(relations, ones, join_of(live_inputs[0].live).is_reordered)
     except TooManyCombinations as error:
         raise EvaluationFailed(beyond_combinations(error)) from None
     if joined.total > MAX_FORMED:
@@ -216,21 +223,23 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
             f"Sessions are left out: more than {MAX_FORMED} of their rows in one partition must be formed at once."
             " Join by more columns, or make the gap shorter."
         )
-    return pieces(join_of(parts[0].live), joined, partial(_piece, parts, inputs, sessions))
+    return pieces(join_of(live_inputs[0].live), joined, partial(_piece, live_inputs, inputs, sessions))
 
 
-def _piece(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions, places: Sequence[Places]) -> Tuples:
+def _piece(
+    live_inputs: Sequence[LiveInput], inputs: Sequence[_Input], sessions: _Sessions, places: Sequence[Places]
+) -> Tuples:
     """Return joined rows of sessions, given the place of the tuple of each input among those of the sessions."""
     length = len(places[0])
     columns: dict[str, pa.Array] = {}
-    for part, input_, rows, at in zip(parts, inputs, sessions.rows, places, strict=True):
+    for live_input, input_, rows, at in zip(live_inputs, inputs, sessions.rows, places, strict=True):
         if not len(rows):
             continue
         missing = at == NO_ROW
         tuple_rows = pa.array(rows[np.where(missing, 0, at)], mask=missing)
         for name, values in input_.tuples.columns.items():
-            columns[f"{part.input.alias}.{name}"] = values.take(tuple_rows)
-    for expression in join_of(parts[0].live).over_rows:
+            columns[f"{live_input.input.alias}.{name}"] = values.take(tuple_rows)
+    for expression in join_of(live_inputs[0].live).over_rows:
         for column in typed_columns_of(expression):  # an outer input may have no tuples, nor their columns
             columns.setdefault(column.name, pa.nulls(length, column.type.arrow))
     session = sessions.session[0][places[0]]  # the first input is never an outer one

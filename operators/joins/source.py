@@ -12,8 +12,8 @@ from braid.operators.aggregation.source import SourceOperator, spaces_of
 from braid.operators.event_times import EARLIEST, LATEST
 from braid.operators.expressions import Expression, columns_of
 from braid.operators.failure_isolation import isolate_failures
-from braid.operators.joins.parts import Part, columns_for_rows, columns_to_spread_by, join_of, parts_over
-from braid.operators.joins.shares import KeyShare, shares_of
+from braid.operators.joins.hot_keys import RoutedRows, routed_rows
+from braid.operators.joins.inputs import LiveInput, columns_for_rows, columns_to_spread_by, join_of, live_inputs_over
 from braid.operators.live_queries import LiveQueries
 from braid.operators.operator import Arrived, ChunkOutput, Input
 from braid.operators.predicates.cell_space import assign_cells
@@ -39,57 +39,63 @@ class InputOperator:
     joins: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str, parts: Sequence[Part], source: Input) -> InputOperator:
-        """Return the operator of some parts, all of them at ``source``."""
-        queries = [part.query for part in parts]
-        joins = [join_of(part.live) for part in parts]
+    def of(cls, name: str, live_inputs: Sequence[LiveInput], source: Input) -> InputOperator:
+        """Return the operator of some live inputs, all of them at ``source``."""
+        queries = [live_input.query for live_input in live_inputs]
+        joins = [join_of(live_input.live) for live_input in live_inputs]
         with_rows = [
-            (part, join)
-            for part, join in zip(parts, joins, strict=True)
+            (live_input, join)
+            for live_input, join in zip(live_inputs, joins, strict=True)
             if join.grouping is None or not join.is_factorised
         ]
-        columns = {column for part, join in with_rows for column in columns_for_rows(join, part.number)}
-        columns.update(parts[0].placement.by)
+        columns = {column for live_input, join in with_rows for column in columns_for_rows(join, live_input.number)}
+        columns.update(live_inputs[0].placement.by)
         keys = aggregation_of(queries[0]).keys
-        counted = SourceOperator(name, tuple(queries), spaces_of(queries, source), keys, parts[0].placement)
-        ids = tuple(part.live.id for part in parts)
-        return cls(counted, tuple(sorted(columns)) if with_rows else None, _span(parts), joins[0].has_sessions, ids)
+        counted = SourceOperator(name, tuple(queries), spaces_of(queries, source), keys, live_inputs[0].placement)
+        ids = tuple(live_input.live.id for live_input in live_inputs)
+        return cls(
+            counted, tuple(sorted(columns)) if with_rows else None, _span(live_inputs), joins[0].has_sessions, ids
+        )
 
     @property
     def takes_all(self) -> bool:
         """Whether all tuples go where their keys do."""
         return self.span == (EARLIEST, LATEST) and not self.counted.placement.split
 
-    def shares(self, arrived: Arrived, partitions: int) -> Iterator[tuple[KeyShare, Arrived]]:
-        """Yield the shares of a chunk that go to different partitions, each with its tuples."""
+    def routed(self, arrived: Arrived, partitions: int) -> Iterator[tuple[RoutedRows, Arrived]]:
+        """Yield which rows of a chunk go to which partitions, each with these tuples."""
         counted = self.counted
         if self.takes_all:
-            yield KeyShare.of_all(counted.placement, partitions), arrived
+            yield RoutedRows.of_all(counted.placement, partitions), arrived
             return
-        shares = shares_of(
+        routed = routed_rows(
             arrived.tuples, arrived.times, self.span, counted.keys, self.columns or (), counted.placement, partitions
         )
-        for share in shares:
-            yield share, arrived if share.rows is None else arrived.take(share.rows, counted.columns_read)
+        for rows in routed:
+            yield rows, arrived if rows.rows is None else arrived.take(rows.rows, counted.columns_read)
 
 
 class JoinSource:
     """The operators of all inputs of joins that read one input."""
 
     def __init__(self, live: LiveQueries, input_name: str) -> None:
-        self._parts = parts_over(live, input_name)
-        self._all_parts = [part for parts in self._parts.values() for part in parts]
-        self.queries = [part.query for part in self._all_parts]
+        self._by_operator = live_inputs_over(live, input_name)
+        self._live_inputs = [live_input for live_inputs in self._by_operator.values() for live_input in live_inputs]
+        self.queries = [live_input.query for live_input in self._live_inputs]
 
     def compile(self, source: Input) -> None:
         """Work out the cell spaces, and which columns are needed."""
         self._partitions, self._epoch, self._index_name = source.groups, source.epoch, index_of(source.name)
-        self._operators = [InputOperator.of(name, parts, source) for name, parts in self._parts.items()]
+        self._operators = [
+            InputOperator.of(name, live_inputs, source) for name, live_inputs in self._by_operator.items()
+        ]
         self.columns = {column for operator in self._operators for column in operator.columns or ()}
-        attributes = [key for parts in self._parts.values() for key in parts[0].input.keys if key is not None]
+        attributes = [
+            key for live_inputs in self._by_operator.values() for key in live_inputs[0].input.keys if key is not None
+        ]
         self.spread_by = {name for key in attributes for name in columns_of(key)}
-        for part in self._all_parts:
-            self.spread_by.update(columns_to_spread_by(join_of(part.live), part.number) or ())
+        for live_input in self._live_inputs:
+            self.spread_by.update(columns_to_spread_by(join_of(live_input.live), live_input.number) or ())
 
     @property
     def keys(self) -> Iterable[Expression]:
@@ -121,18 +127,18 @@ class JoinSource:
         counted, largest = operator.counted, ChunkWork()
         buckets: list[tuple[int, Bucket]] = []
         wanted: list[Wanted] = []
-        for share, taken in operator.shares(arrived, self._partitions):
+        for routed, taken in operator.routed(arrived, self._partitions):
             if operator.has_sessions:  # sessions of joins are of several inputs together: nothing is counted before
-                sliced = counted.in_one_slice(taken, share.groups)
+                sliced = counted.in_one_slice(taken, routed.groups)
             else:
-                sliced, of_groups = counted.add_up(taken, share.groups, self._epoch)
+                sliced, of_groups = counted.add_up(taken, routed.groups, self._epoch)
                 buckets += [
-                    (group + partition, bucket) for group, bucket in of_groups for partition in share.partitions
+                    (group + partition, bucket) for group, bucket in of_groups for partition in routed.partitions
                 ]
             largest = max(largest, ChunkWork(taken.tuples.length, len(sliced.slices), sliced.keys.count))
             if operator.columns is not None:
-                mine = Wanted(counted.name, _selected(counted, taken), sliced.keys, operator.columns, share.partitions)
-                wanted.append(mine if share.rows is None else mine.among_all(share.rows, arrived.tuples.length))
+                mine = Wanted(counted.name, _selected(counted, taken), sliced.keys, operator.columns, routed.partitions)
+                wanted.append(mine if routed.rows is None else mine.among_all(routed.rows, arrived.tuples.length))
         return largest, buckets, wanted
 
 
@@ -144,8 +150,11 @@ def _selected(operator: SourceOperator, arrived: Arrived) -> np.ndarray:
     return selected
 
 
-def _span(parts: Sequence[Part]) -> tuple[int, int]:
-    """Return the event times between which all tuples lie that windows of some parts read (µs)."""
-    first, last = min(part.starts[0] for part in parts), max(part.starts[1] for part in parts)
-    longest = max(sliding_window(part.query).size_us for part in parts) if last < LATEST else 0
+def _span(live_inputs: Sequence[LiveInput]) -> tuple[int, int]:
+    """Return the event times between which all tuples lie that windows of some live inputs read (µs)."""
+    first, last = (
+        min(live_input.starts[0] for live_input in live_inputs),
+        max(live_input.starts[1] for live_input in live_inputs),
+    )
+    longest = max(sliding_window(live_input.query).size_us for live_input in live_inputs) if last < LATEST else 0
     return first if first == EARLIEST else first + 1, last + longest

@@ -22,14 +22,14 @@ def place(at: Places, cell: Places, column: Places, columns: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def place_looked_up(at: Places, values: Numbers, least_value: int, table: Places, column: Places) -> None:
+def place_looked_up(at: Places, values: Numbers, min_value: int, table: Places, column: Places) -> None:
     """Set `at` to the entry of each tuple: what `table` has for its value, from the least one on, and its column.
 
     Beyond an end of the table it is what stands there. Nothing is -1: what goes nowhere goes beyond the last entry.
     """
     last = np.uint64(table.size - 1)
     for i in range(at.size):
-        at[i] = table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i]
+        at[i] = table[min(last, np.uint64(max(min_value, values[i]) - min_value))] + column[i]
 
 
 SUM, LEAST, GREATEST = 0, 1, 2
@@ -47,12 +47,12 @@ def _merged(way: int, a: Any, b: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def merge_looked_up(
-    way: int, out: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers
+    way: int, out: Numbers, values: Numbers, min_value: int, table: Places, column: Places, numbers: Numbers
 ) -> None:
     """Merge each number into its entry, ``way`` says how; the entry is looked up as in :func:`place_looked_up`."""
     last = np.uint64(table.size - 1)
     for i in range(values.size):
-        at = np.uint64(table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i])
+        at = np.uint64(table[min(last, np.uint64(max(min_value, values[i]) - min_value))] + column[i])
         out[at] = _merged(way, out[at], numbers[i])
 
 
@@ -62,7 +62,7 @@ def set_looked_up(
     unset: int,
     missing: int,
     values: Numbers,
-    least_value: int,
+    min_value: int,
     table: Places,
     column: Places,
     numbers: Numbers,
@@ -78,7 +78,7 @@ def set_looked_up(
         if missing == 0:
             break
         i = size - 1 - step if backwards else step
-        at = table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i]
+        at = table[min(last, np.uint64(max(min_value, values[i]) - min_value))] + column[i]
         if at < out.size and out[at] == unset and numbers[i] != unset:
             out[at] = numbers[i]
             missing -= 1

@@ -27,11 +27,11 @@ def count_few_boundaries(out: Places, boundaries: Numbers, values: Numbers) -> N
 
 
 @njit(cache=True, nogil=True)
-def look_up(out: Places, values: Numbers, least_value: int, table: Places) -> None:
-    """Set ``out`` to what ``table``, from ``least_value`` on, has for each value; its ends stand for all beyond."""
-    greatest_value = least_value + table.size - 1
+def look_up(out: Places, values: Numbers, min_value: int, table: Places) -> None:
+    """Set ``out`` to what ``table``, from ``min_value`` on, has for each value; its ends stand for all beyond."""
+    greatest_value = min_value + table.size - 1
     for i in range(values.size):
-        out[i] = table[max(least_value, min(greatest_value, values[i])) - least_value]
+        out[i] = table[max(min_value, min(greatest_value, values[i])) - min_value]
 
 
 @njit(cache=True, nogil=True)
@@ -43,15 +43,15 @@ def count_boundaries(
     Between boundary ``first`` and boundary ``last`` values lie in stretches of ``2 ** shift``; ``table`` has the count
     for the first value of each, and at its end that for boundary ``last``.
     """
-    least_value, greatest_value = boundaries[first], boundaries[last]
+    min_value, greatest_value = boundaries[first], boundaries[last]
     for i in range(values.size):
         value = values[i]
-        if value < least_value:
+        if value < min_value:
             out[i] = _count(boundaries, value, 0, first)
         elif value >= greatest_value:
             out[i] = _count(boundaries, value, last + 1, boundaries.size)
         else:
-            stretch = (value - least_value) >> shift
+            stretch = (value - min_value) >> shift
             out[i] = _count(boundaries, value, table[stretch], table[stretch + 1])
 
 
@@ -64,13 +64,13 @@ def count_double_boundaries(
     The stretch of a value is its distance from boundary ``first`` times ``scale``, rounded down. However that is
     rounded, it never falls as values grow; ``table`` has how many boundaries are in earlier stretches.
     """
-    least_value, greatest_value = boundaries[first], boundaries[last]
+    min_value, greatest_value = boundaries[first], boundaries[last]
     for i in range(values.size):
         value = values[i]
-        if value < least_value:
+        if value < min_value:
             out[i] = _count(boundaries, value, 0, first)
         elif value < greatest_value:
-            stretch = int((value - least_value) * scale)
+            stretch = int((value - min_value) * scale)
             out[i] = _count(boundaries, value, table[stretch], table[stretch + 1])
         elif value == value:
             out[i] = _count(boundaries, value, last + 1, boundaries.size)

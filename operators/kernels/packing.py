@@ -1,7 +1,7 @@
 """Counts and sums packed into one number, see :mod:`braid.operators.state.packed_sums`: added up, taken apart and
 merged.
 
-The sum has the lowest ``bits``, the count those above; each number is added less ``least_number``.
+The sum has the lowest ``bits``, the count those above; each number is added less ``min_number``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from braid.operators.kernels.rows import extent
 def add_packed(
     packed: Numbers,
     values: Numbers,
-    least_value: int,
+    min_value: int,
     table: Places,
     column: Numbers,
     numbers: Numbers,
@@ -36,21 +36,21 @@ def add_packed(
     last = np.uint64(table.size - 1)
     low, high = extent(values)
     # an index without a sign needs no look whether it counts from the end: a fifth of the time
-    if least_value <= low and high <= least_value + table.size - 1:
+    if min_value <= low and high <= min_value + table.size - 1:
         for i in range(values.size):
-            packed[np.uint64(table[np.uint64(values[i] - least_value)] + column[i])] += numbers[i] + one_tuple
+            packed[np.uint64(table[np.uint64(values[i] - min_value)] + column[i])] += numbers[i] + one_tuple
         return
     for i in range(values.size):
-        at = min(last, np.uint64(max(least_value, values[i]) - least_value))
+        at = min(last, np.uint64(max(min_value, values[i]) - min_value))
         packed[np.uint64(table[at] + column[i])] += numbers[i] + one_tuple
 
 
 @njit(cache=True, nogil=True)
-def _unpacked(packed: Any, bits: int, least_number: int) -> tuple[Any, Any]:
+def _unpacked(packed: Any, bits: int, min_number: int) -> tuple[Any, Any]:
     """Return the count and the sum in one packed number."""
     number = np.int64(packed)
     count = number >> bits
-    return count, (number & ((np.int64(1) << bits) - 1)) + count * least_number
+    return count, (number & ((np.int64(1) << bits) - 1)) + count * min_number
 
 
 @njit(cache=True, nogil=True)
@@ -65,11 +65,11 @@ def packed_totals(packed: Numbers, bits: int) -> tuple[Any, Any]:
 
 
 @njit(cache=True, nogil=True)
-def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, least_number: int) -> bool:
+def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, min_number: int) -> bool:
     """Take packed sums apart. Return whether all sums fit into what they are put into."""
     fits = True
     for i in range(packed.size):
-        count, total = _unpacked(packed[i], bits, least_number)
+        count, total = _unpacked(packed[i], bits, min_number)
         counts[i] = count
         sums[i] = total
         fits &= sums[i] == total
@@ -82,7 +82,7 @@ def merge_packed(
     sums: Numbers,
     packed: Numbers,
     bits: int,
-    least_number: int,
+    min_number: int,
     cell_map: Places,
     key_map: Places,
     first: int,
@@ -101,14 +101,14 @@ def merge_packed(
             cell_packed, begin = packed[base : base + keys_per_cell], row + shift
             cell_counts, cell_sums = counts[begin : begin + keys_per_cell], sums[begin : begin + keys_per_cell]
             for k in range(cell_packed.size):
-                count, total = _unpacked(cell_packed[k], bits, least_number)
+                count, total = _unpacked(cell_packed[k], bits, min_number)
                 cell_counts[k] += count
                 cell_sums[k] += total
             continue
         for k in range(keys_per_cell):
             at = key_map[k] - first
             if 0 <= at < keys:
-                count, total = _unpacked(packed[base + k], bits, least_number)
+                count, total = _unpacked(packed[base + k], bits, min_number)
                 counts[row + at] += count
                 sums[row + at] += total
 

@@ -13,30 +13,30 @@ _STRETCH = 1 << 12
 
 
 @njit(cache=True, nogil=True)
-def number(codes: Places, first: Numbers, table: Places, values: Numbers, least_value: int) -> int:
+def number(codes: Places, first: Numbers, table: Places, values: Numbers, min_value: int) -> int:
     """Number values in the order in which they first occur, list where in ``first``, and return how many there are.
 
     ``table`` is at least as long as the values lie apart; it is 0 everywhere, before and afterwards.
     """
     count = 0
     for i in range(values.size):
-        at = values[i] - least_value
+        at = values[i] - min_value
         if table[at] == 0:
             first[count] = i
             count += 1
             table[at] = count
         codes[i] = table[at] - 1
     for n in range(count):
-        table[values[first[n]] - least_value] = 0
+        table[values[first[n]] - min_value] = 0
     return count
 
 
 @njit(cache=True, nogil=True)
-def number_ascending(codes: Places, first: Numbers, table: Places, values: Numbers, least_value: int, span: int) -> int:
+def number_ascending(codes: Places, first: Numbers, table: Places, values: Numbers, min_value: int, span: int) -> int:
     """Do what :func:`number` does, but number the values in their order; they lie within ``span``."""
     for i in range(values.size):
-        if table[values[i] - least_value] == 0:
-            table[values[i] - least_value] = i + 1
+        if table[values[i] - min_value] == 0:
+            table[values[i] - min_value] = i + 1
     count = 0
     for at in range(span):
         if table[at] > 0:
@@ -44,7 +44,7 @@ def number_ascending(codes: Places, first: Numbers, table: Places, values: Numbe
             count += 1
             table[at] = count
     for i in range(values.size):
-        codes[i] = table[values[i] - least_value] - 1
+        codes[i] = table[values[i] - min_value] - 1
     table[:span] = 0
     return count
 
@@ -99,17 +99,17 @@ def total(values: Numbers) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def mark(occurs: Numbers, values: Numbers, least_value: int) -> None:
+def mark(occurs: Numbers, values: Numbers, min_value: int) -> None:
     """Set ``occurs`` at each value, counted from the least one."""
     for i in range(values.size):
-        occurs[np.uint64(values[i] - least_value)] = True
+        occurs[np.uint64(values[i] - min_value)] = True
 
 
 @njit(cache=True, nogil=True)
-def append_digit(code: Numbers, values: Numbers, least_value: int, values_span: int) -> None:
+def append_digit(code: Numbers, values: Numbers, min_value: int, values_span: int) -> None:
     """Append to each code, as a digit of base ``values_span``, the value of its row."""
     for i in range(values.size):
-        code[i] = code[i] * values_span + (values[i] - least_value)
+        code[i] = code[i] * values_span + (values[i] - min_value)
 
 
 @njit(cache=True, nogil=True)

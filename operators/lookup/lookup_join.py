@@ -122,7 +122,7 @@ class TableIndex:
         self._starts = np.cumsum(self._counts) - self._counts
 
     @property
-    def most_matches(self) -> int:
+    def max_matches(self) -> int:
         """How many rows the most frequent key has."""
         return int(self._counts.max(initial=0))
 

@@ -18,7 +18,7 @@ def operator_of(query: Selection) -> str:
 
 def _evaluation(query: Selection) -> dict[str, str]:
     names = ", ".join(analyse(query.where).dimensions)
-    return {"form": "query-sets", "why": f"selected tuples are kept one by one; tested: {names or 'nothing'}"}
+    return {"form": "query-sets", "why": f"selected rows are kept one by one; tested: {names or 'nothing'}"}
 
 
 SELECTIONS = OperatorKind(

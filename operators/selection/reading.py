@@ -30,14 +30,14 @@ class SelectionReader:
         parts: Sequence[BlockPart],
         start: int,
         count: int,
-        most_bytes: int | None,
+        max_bytes: int | None,
     ) -> pa.Table:
         """Return rows of a query in one batch, see :class:`braid.operators.operator.RowReader`."""
         pieces = []
         for part in parts:
             if start < part.count and count > 0:
                 length = min(part.count - start, count)
-                pieces.append(self._selected(query, slot, part, start, length, most_bytes))
+                pieces.append(self._selected(query, slot, part, start, length, max_bytes))
                 count -= length
                 start = 0
             else:
@@ -45,7 +45,7 @@ class SelectionReader:
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
 
     def _selected(
-        self, query: Selection, slot: int, part: BlockPart, start: int, count: int, most_bytes: int | None
+        self, query: Selection, slot: int, part: BlockPart, start: int, count: int, max_bytes: int | None
     ) -> pa.Table:
         block = self._files.open(part.path, as_table)
         indexes = self._files.rows(("selection", part.path, slot), lambda: rows_of_slot(block, slot))
@@ -55,7 +55,7 @@ class SelectionReader:
         span = block.slice(first, last - first + 1)
         if len(row_numbers) < len(span):
             span = span.select(needed_columns(query, span)).take(row_numbers - first)
-        return compute_outputs(query, span, len(row_numbers), most_bytes=most_bytes)
+        return compute_outputs(query, span, len(row_numbers), max_bytes=max_bytes)
 
 
 def rows_of_slot(block: pa.Table, slot: int) -> Rows:

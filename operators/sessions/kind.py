@@ -9,7 +9,7 @@ from braid.operators.query_parts import SESSIONS
 from braid.operators.sessions.partition import SessionPartition
 from braid.operators.sessions.source import SessionSource
 
-_WHY = "tuples within the shortest gap of the operator's queries stay together"
+_WHY = "rows within the shortest gap of the operator's queries stay together"
 
 SESSION_AGGREGATIONS = replace(
     AGGREGATIONS,

@@ -41,12 +41,12 @@ class DenseTotals:
         counts = (totals[COUNT_NAME] if packed is None else packed.numbers).reshape(shape)
         cells, slices, _ = shape
         occupied = kernels.occupied_per_group(counts, group_starts)
-        least_share = FULL if packed is None or not packed.is_small else FULL * _SMALL
+        min_share = FULL if packed is None or not packed.is_small else FULL * _SMALL
         for group, count in enumerate(occupied.tolist()):
             if not count:
                 continue
             first, last = group_starts[group : group + 2].tolist()
-            if count > least_share * cells * slices * (last - first):
+            if count > min_share * cells * slices * (last - first):
                 starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
                 others = {n: t.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel() for n, t in totals.items()}
                 yield (

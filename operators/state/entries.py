@@ -62,19 +62,19 @@ def cell_by_cell(
     entries = math.prod(shape)
     if not entries:
         return iter(()), None
-    is_addressable = entries <= _most_entries(length)
+    is_addressable = entries <= _max_entries(length)
     by_name, from_finer = entry_components(encoded), {}
     if finer is not None and is_addressable:
         from_finer = finer.added_up(by_name, cells)
     packable, fullest = None if from_finer else Packable.first_of(encoded, length), None
     # with sums of 32 bits, possible where no entry has very many tuples, smaller groups are worth adding up
-    least_group = _MIN_GROUP
+    min_group = _MIN_GROUP
     if packable is not None and is_addressable and entries > _ALWAYS_DENSE:
         fullest = _fullest(sliced, cell)
-        least_group *= _SMALL_GROUP if packable.is_small(fullest) else 1
-    if not from_finer and entries > _ALWAYS_DENSE and _group_size(length, entries) < least_group:
+        min_group *= _SMALL_GROUP if packable.is_small(fullest) else 1
+    if not from_finer and entries > _ALWAYS_DENSE and _group_size(length, entries) < min_group:
         cell_of_tuple = cell.cells()
-        if _is_list(sliced, cell_of_tuple, least_group):
+        if _is_list(sliced, cell_of_tuple, min_group):
             return _list_entries(sliced, cell_of_tuple, encoded), None
         cell = CellLookup.of(cell_of_tuple, cells)
     if not is_addressable:
@@ -112,14 +112,14 @@ def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:
     cells = cell.cells_at(positions)
     if_independent = float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
     addresses = cells.astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column
-    most_alike = int(np.unique(addresses, return_counts=True)[1].max())
-    if most_alike < _MANY_ALIKE:
+    max_alike = int(np.unique(addresses, return_counts=True)[1].max())
+    if max_alike < _MANY_ALIKE:
         return if_independent
-    return max(if_independent, most_alike / len(cells) * sliced.length)
+    return max(if_independent, max_alike / len(cells) * sliced.length)
 
 
-def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], least_group: float) -> bool:
-    """Return whether hardly two tuples have the same address: fewer than ``least_group`` on average.
+def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], min_group: float) -> bool:
+    """Return whether hardly two tuples have the same address: fewer than ``min_group`` on average.
 
     Tuples are spread over the addresses evenly or less so; how much less, pairs with equal addresses in a sample tell.
     """
@@ -134,7 +134,7 @@ def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], least_group: flo
     group_sizes = np.diff(changes)
     pairs = max(float((group_sizes * (group_sizes - 1)).sum()) / 2, 0.5)
     addresses = len(sample) * (len(sample) - 1) / 2 / pairs
-    return _group_size(sliced.length * len(sample) / len(positions), addresses) < least_group
+    return _group_size(sliced.length * len(sample) / len(positions), addresses) < min_group
 
 
 def _group_size(length: float, addresses: float) -> float:
@@ -162,7 +162,7 @@ def better_alone(tuples: float, entries: float, alone: float) -> bool:
     Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
     about one tuple per group nothing is shared, and there are more entries than the queries alone have.
     """
-    return entries > _most_entries(tuples) and alone <= _MAX_ALONE
+    return entries > _max_entries(tuples) and alone <= _MAX_ALONE
 
 
 def query_by_query(
@@ -197,7 +197,7 @@ def query_by_query(
     yield from DenseTotals(shape, by_query).entries(keys.group_starts)
 
 
-def _most_entries(length: float) -> float:
+def _max_entries(length: float) -> float:
     """Return how many entries are addressed directly for so many tuples."""
     return max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length)
 

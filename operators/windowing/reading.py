@@ -35,7 +35,7 @@ class WindowReader:
         parts: Sequence[BlockPart],
         start: int,
         count: int,
-        most_bytes: int | None,
+        max_bytes: int | None,
     ) -> pa.Table:
         """Return rows of a query in one batch, see :class:`braid.operators.operator.RowReader`."""
         slices = []
@@ -51,7 +51,7 @@ class WindowReader:
         order = self._files.rows(key, lambda: order_windows(all_rows, query))
         row_numbers = order[start : start + count]
         rows = all_rows.select(needed_columns(query, all_rows)).take(row_numbers)
-        return compute_outputs(query, rows, len(row_numbers), greatest(active_from), most_bytes)
+        return compute_outputs(query, rows, len(row_numbers), greatest(active_from), max_bytes)
 
 
 def greatest(active_from: Reached) -> int | None:

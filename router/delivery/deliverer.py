@@ -1,6 +1,6 @@
 """A deliverer: follows the batch log and the delivery log, and has workers deliver what is new.
 
-Several can share the work (:mod:`braid.router.delivery.share`).
+Several can share the work (:mod:`braid.router.delivery.shards`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from braid.engine.data_layout import BATCHES
 from braid.router.batch_index import BatchIndex
 from braid.router.delivery.delivery import Delivery, NewRows
 from braid.router.delivery.delivery_log import DeliveredQuery, DeliveryFollower
-from braid.router.delivery.progress import DeliveryProgress, part_of, read_progress, tell_alive, write_progress
+from braid.router.delivery.progress import DeliveryProgress, part_of, read_progress, write_alive, write_progress
 from braid.router.delivery.refused_rows import RefusedRows
-from braid.router.delivery.share import DeliveryShard, holding
+from braid.router.delivery.shards import DeliveryShard, holding
 from braid.router.delivery.sink_worker import SinkWorker
 from braid.router.result_reader import ResultReader
 from braid.router.sinks.sink import DelivererIdentity
@@ -37,12 +37,12 @@ log = logging.getLogger("braid.deliverer")
 
 
 class Deliverer:
-    """Delivers the queries of a share until it is told to stop; used by one thread."""
+    """Delivers the queries of a shard until it is stopped; used by one thread."""
 
-    def __init__(self, storage: Storage, share: DeliveryShard, sink_folder: str = "") -> None:
+    def __init__(self, storage: Storage, shard: DeliveryShard, sink_folder: str = "") -> None:
         """Confine sinks as the service does; ``sink_folder`` is the folder for them where this machine has another."""
         self._storage = storage
-        self._share = share
+        self._shard = shard
         self._sink_folder = sink_folder
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCHES)
@@ -58,10 +58,10 @@ class Deliverer:
 
     def run(self, stopping: threading.Event) -> None:
         """Deliver until ``stopping`` is set; then end what runs and save."""
-        with holding(self._storage, self._share, stopping):
+        with holding(self._storage, self._shard, stopping):
             if stopping.is_set():
                 return
-            self._progress = read_progress(self._storage, self._share.parts)
+            self._progress = read_progress(self._storage, self._shard.parts)
             saver = threading.Thread(target=self._save_all, args=(stopping,), name="saver", daemon=True)
             saver.start()
             try:
@@ -78,9 +78,9 @@ class Deliverer:
                 self._save()
 
     def step(self) -> None:
-        """Hear of queries and batches."""
+        """Take in new queries and batches."""
         if self._follower.follow():
-            if not self._has_begun:  # a delivery looks for rows in what is visible now; it is told of later batches
+            if not self._has_begun:  # a delivery looks for rows in what is visible now; later batches are passed to it
                 self._reader.index.advance(self._newest_known())
                 self._has_begun = True
             self._take_queries()
@@ -92,12 +92,12 @@ class Deliverer:
                 worker.rest_quietly()
         if time.monotonic() >= self._trim_due:
             self._trim_due = time.monotonic() + TRIM_SECONDS
-            self._refused.trim(self._share.parts, self._oldest_seq)
+            self._refused.trim(self._shard.parts, self._oldest_seq)
 
     def _take_queries(self) -> None:
         queries = self._follower.deliveries.queries
         for query in queries.values():
-            if part_of(query.id) not in self._share.parts:
+            if part_of(query.id) not in self._shard.parts:
                 continue
             if query.id not in self._deliveries:
                 if not self._progress.setdefault(query.id, DeliveryProgress()).is_over:
@@ -121,7 +121,7 @@ class Deliverer:
         confinement = Confinement.of(self._storage)
         if self._sink_folder:
             confinement = replace(confinement, sink_folder=self._sink_folder)
-        name = f"{zlib.crc32(self._storage.location.encode()):08x}-{self._share.number}-{self._share.of}"
+        name = f"{zlib.crc32(self._storage.location.encode()):08x}-{self._shard.number}-{self._shard.of}"
         return DelivererIdentity(name, confinement)
 
     def _begin(self, query: DeliveredQuery) -> None:
@@ -137,7 +137,7 @@ class Deliverer:
 
     def _take_batches(self) -> None:
         index, epoch = self._reader.index, self._follower.deliveries.epoch
-        self._tell_ends()
+        self._report_ends()
         for seq in self._batches.numbers_after(index.latest):
             try:
                 record = self._batches.read(seq)
@@ -146,8 +146,8 @@ class Deliverer:
             if record["epoch"] > epoch:  # whose its slots are will be known in a moment
                 return
             index.absorb(record)
-            self._tell_rows(seq)
-            self._tell_ends()
+            self._report_rows(seq)
+            self._report_ends()
 
     def _newest_known(self) -> int:
         """Return the newest batch whose epoch is known."""
@@ -160,7 +160,7 @@ class Deliverer:
         """Return the oldest batch that is kept."""
         return min(self._batches.numbers(), default=1)
 
-    def _tell_rows(self, seq: int) -> None:
+    def _report_rows(self, seq: int) -> None:
         """Tell workers that a batch is visible, and which queries have rows in it."""
         entry = self._reader.index.entry(seq)
         rows: dict[int, int] = defaultdict(int)
@@ -175,7 +175,7 @@ class Deliverer:
         for worker, new_rows in new_rows_by_worker.items():
             worker.see(seq, new_rows)
 
-    def _tell_ends(self) -> None:
+    def _report_ends(self) -> None:
         """Tell workers of queries all of whose rows are visible."""
         index = self._reader.index
         if not index.latest:
@@ -192,11 +192,11 @@ class Deliverer:
             try:
                 self._save()
             except Exception:  # a full disk, say: the next time may be better
-                log.exception("saving failed")
+                log.exception("saving the progress of deliveries failed")
 
     def _save(self) -> None:
         """Write the parts in which something has changed, and that it is alive."""
-        tell_alive(self._storage, f"{self._share.number}-{self._share.of}", self._share.parts, time.time_ns() // 1000)
+        write_alive(self._storage, f"{self._shard.number}-{self._shard.of}", self._shard.parts, time.time_ns() // 1000)
         parts = self._dropped.copy()
         self._dropped -= parts
         deliveries = self._deliveries.copy()

@@ -178,8 +178,8 @@ class Delivery:
         # what the place has lost is delivered again, as far as it is kept
         from_seq = oldest_seq() if is_behind else readable.from_seq
         position = max(decode_cursor(self._cursor, query.id), CursorPosition(min(from_seq, readable.latest + 1)))
-        most_rows = self._suspects.at_most(query.sink.flush_rows)
-        page = reader.read(query, encode_cursor(position, query.id), most_rows, readable.latest)
+        max_rows = self._suspects.at_most(query.sink.flush_rows)
+        page = reader.read(query, encode_cursor(position, query.id), max_rows, readable.latest)
         refusal = None
         if len(page.table):
             try:
@@ -235,7 +235,8 @@ class Delivery:
         if progress.state == RETRYING:
             progress.error, progress.state = None, DELIVERING
         if page.gap is not None:
-            log.warning("rows are passed over", extra={"fields": {"query": page.owner, "gap": str(page.gap)}})
+            fields = {"query_id": page.owner, "gap": str(page.gap)}
+            log.warning("a delivery skips rows that cannot be read", extra={"fields": fields})
             progress.gaps, progress.gap, progress.cursor = progress.gaps + 1, str(page.gap), page.cursor
         if outcome.refusal is not None:  # the cursor says up to where rows are in the place
             progress.refused += count

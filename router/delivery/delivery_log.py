@@ -47,7 +47,7 @@ class DeliveredQuery:
 
     @property
     def subject(self) -> Subject:
-        """What its sink is told of it."""
+        """The part of it that its sink gets."""
         return Subject(self.delivery_id, self.id, self.name, self.query)
 
     @property

@@ -96,7 +96,7 @@ def write_progress(storage: Storage, part: int, progress: Mapping[str, DeliveryP
     storage.put(_path(part), orjson.dumps({query_id: asdict(entry) for query_id, entry in progress.items()}))
 
 
-def tell_alive(storage: Storage, name: str, parts: Iterable[int], now_us: int) -> None:
+def write_alive(storage: Storage, name: str, parts: Iterable[int], now_us: int) -> None:
     """Say that the deliverer of some parts is alive."""
     storage.put(f"{ALIVE}/{name}.json", orjson.dumps({"at_us": now_us, "parts": list(parts)}), durable=False)
 

@@ -109,12 +109,12 @@ class RefusedRows:
         last = max((position for position, _ in self._places(query_id)), default=None)
         return CursorPosition(0) if last is None else CursorPosition(last.seq, last.row + 1)
 
-    def read(self, query_id: str, after: CursorPosition, latest: int, limit: int, most_bytes: int) -> RefusedPage:
-        """Return rows from a place on, of batches up to ``latest``: at most ``limit``, and about ``most_bytes``."""
+    def read(self, query_id: str, after: CursorPosition, latest: int, limit: int, max_bytes: int) -> RefusedPage:
+        """Return rows from a place on, of batches up to ``latest``: at most ``limit``, and about ``max_bytes``."""
         rows: list[RefusedRow] = []
         size, end = 0, after
         for position, name in self._places(query_id):
-            if len(rows) >= limit or size >= most_bytes or position.seq > latest:
+            if len(rows) >= limit or size >= max_bytes or position.seq > latest:
                 break
             if position < after:
                 continue

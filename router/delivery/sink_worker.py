@@ -110,7 +110,7 @@ class SinkWorker:
                 if delivery is not None:
                     self._make(delivery)
             except Exception:  # a mistake of ours must not end all deliveries
-                log.exception("a worker failed")
+                log.exception("a sink worker failed")
                 with self._changed:
                     self._changed.wait(BROKEN_REST_SECONDS)
         self._close()
@@ -157,7 +157,7 @@ class SinkWorker:
     def _note_failure(self, delivery: Delivery, problem: Exception) -> None:
         log.warning(
             "delivery failed",
-            extra={"fields": {"query": delivery.query.id, "error": str(problem)}},
+            extra={"fields": {"query_id": delivery.query.id, "error": str(problem)}},
             exc_info=None if isinstance(problem, SinkDown) else problem,
         )
         oldest = None
@@ -186,4 +186,4 @@ class SinkWorker:
             try:
                 destination.close()
             except Exception as problem:  # it is given up anyway
-                log.warning("closing failed", extra={"fields": {"error": str(problem)}})
+                log.warning("closing the connection to a sink failed", extra={"fields": {"error": str(problem)}})

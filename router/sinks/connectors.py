@@ -114,4 +114,4 @@ def _text(value: str | float) -> str:
     try:
         return str(value).lower() if isinstance(value, bool) else str(value)
     except ValueError:
-        raise NotAllowed("A number among the options of a sink must have less digits.") from None
+        raise NotAllowed("A number among the options of a sink must have fewer digits.") from None

@@ -55,7 +55,10 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
     names = tuple(schema_of(query).names)
     partition_by = columns(NAME, options, "partition_by", names)
     if len(partition_by) == len(names):
-        raise NotAllowed("Option 'partition_by' of sink 'file' must leave a column for the files.")
+        raise NotAllowed(
+            "Option 'partition_by' of sink 'file' must not name all columns of the result. Leave out one, for the"
+            " files."
+        )
     for name in partition_by:
         if len(_quoted(name)) > LONGEST_COLUMN:
             raise NotAllowed(

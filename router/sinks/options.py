@@ -23,12 +23,12 @@ def check_options(
     """Raise NotAllowed for an option that is missing or not known; an ending ``*`` in ``known`` is any ending."""
     for option in required:
         if not options.get(option):
-            raise NotAllowed(f"Sink {connector!r} must have the option {option!r}.")
+            raise NotAllowed(f"Sink {connector!r} needs the option {option!r}. Add it.")
     endings = tuple(name.removesuffix("*") for name in known if name.endswith("*"))
     for option in options:
         if option not in (*required, *known, *COMMON) and not (endings and option.startswith(endings)):
             names = ", ".join(map(repr, (*required, *known, *COMMON)))
-            raise NotAllowed(f"Sink {connector!r} has the options {names}; got {option!r}.")
+            raise NotAllowed(f"Sink {connector!r} has no option {option!r}. It has {names}.")
 
 
 def choice(connector: str, options: Mapping[str, str], option: str, choices: tuple[str, ...]) -> str:

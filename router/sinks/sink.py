@@ -1,4 +1,4 @@
-"""What a sink is, and what it is told.
+"""What a sink is, and what it gets.
 
 A *connector* (a module of this folder) says which options it has and opens a :class:`Destination`: a broker, a
 database, a folder. Sinks of one destination share its connection, a thread and a back-off. A :class:`Sink` takes the

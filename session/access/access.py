@@ -29,7 +29,7 @@ class Access:
         self._registry = AccessRegistry(storage, settings.admin_key) if settings.needs_keys else None
         self._storage = storage
         self._cores = settings.admission_cores
-        self._capacity = Capacity(session.plans, self._most_cores)
+        self._capacity = Capacity(session.plans, self._max_cores)
         self._anyone = TenantSession(session, ANYONE, Meters(Quotas()))
         self._meters: dict[str | None, Meters] = {}
         self._lock = threading.Lock()
@@ -62,6 +62,6 @@ class Access:
                 meters = self._meters[tenant] = Meters(quotas)
             return meters
 
-    def _most_cores(self) -> float:
+    def _max_cores(self) -> float:
         """Return how many cores operators may keep busy; the first start decides how many partitions there are."""
         return self._cores or BUSY_SHARE * (read_partitions(self._storage) or os.cpu_count() or 1)

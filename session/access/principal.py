@@ -11,7 +11,7 @@ from typing import Any
 from braid.sources.core.errors import Forbidden, NotAllowed
 
 READ, WRITE, ADMIN, MONITOR = RIGHTS = ("read", "write", "admin", "monitor")
-"""``read`` looks at the tenant's queries and their rows, ``write`` also creates and retires queries and pushes tuples,
+"""``read`` looks at the tenant's queries and their rows, ``write`` also creates and retires queries and pushes rows,
 ``monitor`` reads metrics; ``admin`` does all that, declares streams and tables, and sees every tenant."""
 _IMPLIED = {WRITE: (READ,), ADMIN: RIGHTS}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -88,8 +88,8 @@ class Principal:
         """Raise Forbidden without a right."""
         if right not in self.rights:
             raise Forbidden(
-                f"This needs a key with the right {right!r}; this one has {', '.join(sorted(self.rights))}."
-                " Ask whoever runs the service for one."
+                f"This request needs an API key with the right {right!r}; yours has {', '.join(sorted(self.rights))}."
+                " Ask an administrator for one."
             )
 
     def sees(self, tenant: str | None) -> bool:

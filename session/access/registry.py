@@ -57,9 +57,9 @@ class AccessRegistry:
     def __init__(self, storage: Storage, admin_key: str) -> None:
         if len(admin_key) < SHORTEST_ADMIN_KEY:
             raise NotAllowed(
-                f"The setting admin_key must have {SHORTEST_ADMIN_KEY} characters or more where others than this"
-                " machine can reach the service: keys for everybody else are made with it. Set BRAID_ADMIN_KEY, for"
-                " example to what `openssl rand -hex 32` prints."
+                "A service that requires API keys, as one does that listens on other addresses than loopback, needs an"
+                f" admin_key of {SHORTEST_ADMIN_KEY} characters or more. Set BRAID_ADMIN_KEY, for example to the output"
+                " of `openssl rand -hex 32`."
             )
         self._storage = storage
         self._lock = threading.Lock()
@@ -75,15 +75,15 @@ class AccessRegistry:
         """Return who a key belongs to; Unauthorized for none and for one that is not known (any more)."""
         if key is None:
             raise Unauthorized(
-                "This service is open to known users only: send the header `Authorization: Bearer KEY`"
-                " (on the command line, BRAID_API_KEY)."
+                "This service requires an API key. Send it in the header `Authorization: Bearer KEY`; on the command"
+                " line, set BRAID_API_KEY."
             )
         digest = _digest(key)
         if secrets.compare_digest(digest, self._admin_digest):
             return Principal.of(None, (ADMIN,))
         api_key = self._keys_by_digest.get(digest)
         if api_key is None:
-            raise Unauthorized("The API key is not known, or was revoked; ask whoever runs the service for another.")
+            raise Unauthorized("This API key is unknown, or it was revoked. Ask an administrator for another.")
         return Principal.of(api_key.tenant, api_key.rights)
 
     # tenants
@@ -110,8 +110,8 @@ class AccessRegistry:
         with self._lock:
             if name in self._dropped:
                 raise Conflict(
-                    f"A new tenant must have a name that none ever had; {name!r} was dropped, and its queries and rows"
-                    " are not for another. Take another name."
+                    f"Cannot create tenant {name!r}: a tenant of this name was dropped, and its queries are still"
+                    " there. Choose another name."
                 )
             self._save({**self._tenants, name: tenant}, self._keys)
         return tenant
@@ -122,7 +122,8 @@ class AccessRegistry:
             self.tenant(name)
             keys = [key.id for key in self._keys.values() if key.tenant == name]
             if keys:
-                raise Conflict(f"A tenant must have no keys to be dropped; {name!r} has {', '.join(keys[:20])}.")
+                shown = ", ".join(keys[:20])
+                raise Conflict(f"Cannot drop tenant {name!r}: it has the keys {shown}. Revoke them first.")
             remaining = {other: tenant for other, tenant in self._tenants.items() if other != name}
             self._save(remaining, self._keys, [*self._dropped, name])
 

@@ -35,7 +35,7 @@ class Owner:
     """
 
     tenant: str | None = None
-    most_running: int | None = None
+    max_running: int | None = None
     check: Callable[[Sequence[PlannedQuery]], None] = _no_check
 
 
@@ -45,40 +45,40 @@ NOBODY = Owner()
 def check_new_queries(
     state: SessionState,
     planned: Sequence[PlannedQuery],
-    most: int,
+    limit: int,
     owner: Owner = NOBODY,
     replaced: str | None = None,
     on_their_way: Mapping[str | None, int] | None = None,
 ) -> None:
-    """Raise why these queries, all of one owner, cannot be accepted now; at most ``most`` may run in all.
+    """Raise why these queries, all of one owner, cannot be accepted now; at most ``limit`` may run in all.
 
     One of them takes the place of the query ``replaced``, if there is one. ``on_their_way`` says how many queries of
     each tenant are accepted and not in the state yet.
     """
     others = on_their_way or {}
     unfinished = state.queries.unfinished + sum(others.values()) - (replaced is not None)
-    if unfinished + len(planned) > most:
+    if unfinished + len(planned) > limit:
         raise Overloaded(
-            f"At most {most} queries may run (setting max_queries); got {len(planned)} more with"
-            f" {unfinished} there. Delete some first.",
+            f"Cannot create {len(planned)} queries: {unfinished} run, and at most {limit} may (setting max_queries)."
+            " Delete some first.",
             retry_after=10,
         )
-    if owner.tenant is not None and owner.most_running is not None:
+    if owner.tenant is not None and owner.max_running is not None:
         of_tenant = state.queries.unfinished_of(owner.tenant) + others.get(owner.tenant, 0)
         running = of_tenant - (replaced is not None)
-        if running + len(planned) > owner.most_running:
+        if running + len(planned) > owner.max_running:
             raise Overloaded(
-                f"At most {owner.most_running} queries of this tenant may run (quota running_queries);"
-                f" got {len(planned)} more with {running} there. Delete some first.",
+                f"Cannot create {len(planned)} queries: {running} of this tenant run, and at most"
+                f" {owner.max_running} may (quota running_queries). Delete some first.",
                 retry_after=10,
             )
     _check_names(state, planned, replaced)
     for stream_id, name in {stream_id: name for p in planned for stream_id, name in p.streams.items()}.items():
         if state.catalog.by_id(stream_id) is None:
-            raise UnknownObject(f"A stream must exist to be used; {name!r} was just dropped.", stream=name)
+            raise UnknownObject(f"Stream {name!r} was just dropped. Create it again, or name another.", stream=name)
     for table in {version.definition.id: version.definition for p in planned for version in p.tables}.values():
         if state.catalog.table_by_id(table.id) is None:
-            raise UnknownObject(f"A table must exist to be used; {table.name!r} was just dropped.")
+            raise UnknownObject(f"Table {table.name!r} was just dropped. Create it again, or name another.")
     owner.check(planned)  # last: what is refused anyway must not count against a quota
 
 
@@ -88,9 +88,10 @@ def _check_names(state: SessionState, planned: Sequence[PlannedQuery], replaced:
         holder = state.queries.find(state.names.get(name, ""))
         is_taken = holder is not None and holder.is_wanted and holder.id != replaced
         if count > 1 or is_taken:
+            user = f"query {holder.id}" if holder is not None and is_taken else "another query of the request"
             raise Conflict(
-                f"The name of a query must differ from those that run; got {name.rpartition('/')[2]!r} again."
-                " Delete that query or choose another name.",
+                f"Cannot name a query {name.rpartition('/')[2]!r}: {user} has this name. Delete that query, or choose"
+                " another name.",
                 query_id=holder.id if holder is not None and is_taken else None,
             )
 
@@ -100,9 +101,9 @@ def check_replaced(record: QueryRecord) -> None:
     if not record.is_wanted:
         successor = record.replaced_by
         raise Conflict(
-            f"A query must be PENDING, RUNNING or PAUSED to be replaced; {record.id} is {record.state}. "
+            f"Cannot replace query {record.id}: it is {record.state}. "
             + (
-                "Register a new one with POST /queries."
+                "Create a new one with POST /queries."
                 if successor is None
                 else f"Replace {successor}, which replaced it."
             ),
@@ -115,7 +116,7 @@ def check_new_name(catalog: Catalog, name: str, kind: str) -> None:
     taken_names = (*catalog, *(table.definition.name for table in catalog.tables()))
     if name_key(name) in map(name_key, taken_names):
         raise Conflict(
-            f"The name of a {kind} must be new; {name!r} exists. Drop it first or choose another.",
+            f"Cannot create {kind} {name!r}: this name is taken. Drop what has it first, or choose another name.",
             stream=name if kind == "stream" else None,
         )
 
@@ -130,8 +131,8 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
     shown = list(islice(user_ids, MAX_SHOWN))
     shown_ids = ", ".join(shown) + (f" and {users - len(shown)} more" if users > len(shown) else "")
     raise Conflict(
-        f"A {kind} must not be used to be dropped; {users} queries use {name!r}:"
-        f" {shown_ids}. Delete them and wait until they are RETIRED.",
+        f"Cannot drop {kind} {name!r}: {f'query {shown_ids} uses' if users == 1 else f'queries {shown_ids} use'} it."
+        f" Delete {'it' if users == 1 else 'them'}, and wait until {'it is' if users == 1 else 'they are'} RETIRED.",
         stream=name if kind == "stream" else None,
     )
 

@@ -34,7 +34,7 @@ class Planning:
         if time.monotonic() - self._began > self.seconds:
             raise Overloaded(
                 f"The statements of a request must be planned within {self.seconds:g} seconds (setting"
-                " planning_seconds), the time that it waits for others included. Send fewer at once, or come again.",
+                " planning_seconds), the time that it waits for others included. Send fewer, or try again later.",
                 retry_after=5,
             )
 

@@ -130,8 +130,8 @@ class Queries:
             if replaced is not None:
                 check_replaced(replaced)
             self._rows.check_refreshed(group.state, [p.query for p in planned if p.tables])
-            most = self._settings.max_queries
-            check_new_queries(group.state, planned, most, owner, replaced_id, group.new_queries)
+            limit = self._settings.max_queries
+            check_new_queries(group.state, planned, limit, owner, replaced_id, group.new_queries)
             for record, query_id in zip(records, group.state.new_query_ids(len(records)), strict=True):
                 record.id, record.created_us = query_id, group.at_us
             pending = dict(group.state.pending.replays)
@@ -239,7 +239,7 @@ class Queries:
             if record.state == PAUSED:
                 return None
             if not record.is_wanted:
-                raise _not_allowed_now(record, "PENDING or RUNNING to be paused")
+                raise _not_allowed_now(record, "pause")
             return QueryPaused(record.id, key)
 
         return self._begin(Command(check, _names_of([record])), [record], *on_done)
@@ -255,7 +255,7 @@ class Queries:
             if record.state in (PENDING, CATCHING_UP, RUNNING):
                 return None
             if record.state != PAUSED:
-                raise _not_allowed_now(record, "PAUSED to be resumed")
+                raise _not_allowed_now(record, "resume")
             if len(record.all_deployments) >= MAX_DEPLOYMENTS:
                 raise Conflict(
                     f"A query can be deployed {MAX_DEPLOYMENTS} times; {record.id} was. PUT /queries/{record.id} puts"
@@ -291,8 +291,8 @@ def _names_of(records: Iterable[QueryRecord]) -> set[str]:
     return {name for record in records for name in (record.id, record.full_name) if name is not None}
 
 
-def _not_allowed_now(record: QueryRecord, requirement: str) -> Conflict:
+def _not_allowed_now(record: QueryRecord, verb: str) -> Conflict:
     return Conflict(
-        f"A query must be {requirement}; {record.id} is {record.state}. Register a new one with POST /queries.",
+        f"Cannot {verb} query {record.id}: it is {record.state}. Create a new one with POST /queries.",
         query_id=record.id,
     )

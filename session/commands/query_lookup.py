@@ -261,7 +261,7 @@ class QueryLookup:
             if record is not None:
                 return record
             raise Gone(
-                f"A query is known until its retention has passed; {query_id!r} is RETIRED or FAILED for longer.",
+                f"Query {query_id!r} is forgotten: it ended longer ago than the setting retention_seconds.",
                 query_id=query_id,
             )
         raise unknown_query(query_id)

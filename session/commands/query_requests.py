@@ -185,9 +185,11 @@ def plan_requests(
                     "CREATE OR REPLACE QUERY is a statement for POST /sql; PUT /queries/{id} replaces a query, too."
                 )
             if parsed.sink is not None and request.sink is not None:
-                raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
+                raise NotAllowed("The request must name one sink; got one in the SQL and one beside it. Leave one out.")
             if parsed.start is not None and request.start is not None:
-                raise NotAllowed("The start of a query must be said once: in its SQL or beside it.")
+                raise NotAllowed(
+                    "The request must name one start; got one in the SQL and one beside it. Leave one out."
+                )
             start_text = _first_given(parsed.start, request.start)
             start = None if start_text is None else read_start(start_text)
             own_name = _first_given(request.name, parsed.name)

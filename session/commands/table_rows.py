@@ -77,22 +77,22 @@ class TableRows:
             self._held = +self._held
 
     def check_matches(self, inputs: Mapping[tuple[Lookup, ...], str | None]) -> None:
-        """Raise NotAllowed when a tuple could be joined with too many rows; ``inputs`` map lookups to a query's id."""
+        """Raise NotAllowed when a row of a stream could have too many; ``inputs`` map lookups to a query's id."""
         indexed = IndexedTables(self._storage)
         for lookups, query_id in inputs.items():
             query = query_id or "a query that is just being accepted"
             try:
-                most = math.prod(max(1, indexed.index(lookup).most_matches) for lookup in lookups)
+                matches = math.prod(max(1, indexed.index(lookup).max_matches) for lookup in lookups)
             except LookupFailed as problem:
                 raise NotAllowed(
-                    f"The rows of a table must do for all queries that use it; for {query} {problem}.",
+                    f"The tables of {query} cannot be joined: {problem}.",
                     query_id=query_id,
                 ) from None
-            if most > MAX_MATCHES:
+            if matches > MAX_MATCHES:
                 names = " and ".join(lookup.name for lookup in lookups)
                 raise NotAllowed(
-                    f"A tuple may be joined with at most {MAX_MATCHES} rows of tables; with these rows of {names} a"
-                    f" tuple of {query} could have {most}. Delete that query, or mend the file.",
+                    f"A row of a stream may be joined with at most {MAX_MATCHES} rows of tables; with these rows of"
+                    f" {names} a row of {query} could have {matches}. Delete that query, or correct the file.",
                     query_id=query_id,
                 )
 

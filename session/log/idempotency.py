@@ -126,8 +126,7 @@ class Idempotency:
     def _check(self, key: Key, fingerprint: str | None) -> None:
         if fingerprint is not None and fingerprint != key.fingerprint:
             raise NotAllowed(
-                f"An Idempotency-Key must come with the same request each time; {key.key!r} came with another one"
-                " before. Take a new key for a new request."
+                f"Idempotency-Key {key.key!r} belongs to another request. Send a new key with a new request."
             )
 
     def _find(self, key: str) -> _Entry | None:

@@ -26,7 +26,7 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     scope = JoinScope(select.sql, scopes, [source.at for source in sources])
     window = _common_window(select, sources)
     if select.emit is not None and select.emit.emit != EMIT_AFTER_WATERMARK:
-        subject, hint = ("The rows of a join", "") if select.joins else ("The tuples of a window", _EARLY)
+        subject, hint = ("The rows of a join", "") if select.joins else ("The rows of a window", _EARLY)
         raise select.sql.not_allowed(
             f"{subject} come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.{hint}",
             select.emit.at,
@@ -53,12 +53,13 @@ def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Windo
             )
         if window.is_session and len(sources) == 1:
             raise select.sql.not_allowed(
-                "A session needs an aggregate or GROUP BY, such as SELECT COUNT(*) …; remove it to get the tuples.",
+                "A session needs an aggregate or GROUP BY, such as SELECT COUNT(*) …; remove it to get the rows.",
                 source.window_at,
             )
         if window != windows[0]:
             raise select.sql.not_allowed(
-                "All inputs of a join must have the same window; this one differs from the first.", source.window_at
+                "All inputs of a join must have the same window; this one differs from the first. Write that here.",
+                source.window_at,
             )
     assert windows[0] is not None
     return windows[0]
@@ -70,7 +71,7 @@ def _check_sessions(select: Select, inputs: Sequence[JoinInput], scopes: Sequenc
     for source, join_input, scope in zip(sources, inputs, scopes, strict=True):
         if None in join_input.keys:
             raise select.sql.not_allowed(
-                "Sessions of a join are of tuples that are equal in all that it compares, so each input must be"
+                "Sessions of a join are of rows that are equal in all that it compares, so each input must be"
                 f" compared by all of it; {join_input.alias!r} is not.",
                 source.window_at,
             )

@@ -16,7 +16,7 @@ from braid.operators.evaluation import holds_for_nulls, is_null_for_nulls
 from braid.operators.expressions import Call, Expression, all_of, columns_of, conjuncts_of
 from braid.operators.functions import call
 from braid.operators.functions.coercion import in_one_type
-from braid.operators.joins.parts import without_alias
+from braid.operators.joins.inputs import without_alias
 from braid.operators.joins.query import JoinInput
 from braid.session.sql.expressions import Binder
 from braid.session.sql.join_scope import JoinScope
@@ -207,8 +207,7 @@ class JoinConditions:
             if other != number and number in named_inputs:
                 raise self._select.sql.not_allowed(
                     f"ON of a LEFT JOIN must not name {self._names[number]!r}, whose own ON has more than equal columns"
-                    " and tests of it alone. Register the first join as a query of its own, or move the condition to"
-                    " WHERE.",
+                    " and tests of it alone. Move that condition to WHERE.",
                     self._select.joins[other - 1].source.at,
                 )
 

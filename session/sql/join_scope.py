@@ -1,4 +1,4 @@
-"""What names mean in a SELECT over several inputs: the columns of each, told apart by its alias."""
+"""What names mean in a SELECT over several inputs: the columns of each, distinguished by its alias."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class _Lookups:
         tables = [input_ for input_ in self._inputs if input_.is_table]
         if not streams:
             raise self._select.sql.not_allowed(
-                "A query needs a stream; FROM names static tables only.", self._select.source.at
+                "A query needs a stream, and FROM names static tables only. Add a stream.", self._select.source.at
             )
         if len(tables) > MAX_TABLES:
             raise self._select.sql.not_allowed(
@@ -201,11 +201,11 @@ class _Lookups:
             all_of(self._renamed(condition.expression) for condition in residual),
             table.joined.left,
         )
-        rows_of_key = _most_matches(table.version, lookup)
+        rows_of_key = _max_matches(table.version, lookup)
         host.matches *= max(1, rows_of_key)
         if host.matches > MAX_MATCHES:
             raise self._select.sql.not_allowed(
-                f"A tuple may be joined with at most {MAX_MATCHES} rows of tables; {rows_of_key} rows of"
+                f"A row of a stream may be joined with at most {MAX_MATCHES} rows of tables; {rows_of_key} rows of"
                 f" {definition.name} have one key, which makes {host.matches}. Compare more columns.",
                 table.source.at,
             )
@@ -281,13 +281,13 @@ _MAX_COUNTS = 1000
 _match_counts: dict[tuple[str, tuple[tuple[Expression, Expression], ...]], int] = {}
 
 
-def _most_matches(version: TableVersion, lookup: Lookup) -> int:
+def _max_matches(version: TableVersion, lookup: Lookup) -> int:
     """Return how many rows of a table a tuple can be joined with at most; kept, as it takes an index of the table."""
     key = version.id, lookup.keys
     if key not in _match_counts:
         if len(_match_counts) >= _MAX_COUNTS:
             _match_counts.clear()
-        _match_counts[key] = TableIndex(version.rows, [table_key for _, table_key in lookup.keys]).most_matches
+        _match_counts[key] = TableIndex(version.rows, [table_key for _, table_key in lookup.keys]).max_matches
     return _match_counts[key]
 
 

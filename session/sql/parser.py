@@ -28,12 +28,12 @@ _STATEMENTS = (
     " EXPLAIN, SELECT"
 )
 _REFUSED = {
-    "INSERT": "INSERT is not supported; push tuples with POST /streams/{name}/events.",
+    "INSERT": "INSERT is not supported; push rows with POST /streams/{name}/events.",
     "UPDATE": "UPDATE is not supported: streams are only appended to.",
     "DELETE": "DELETE is not supported; write DROP QUERY to retire a query.",
     "ALTER": "ALTER is not supported; drop the object and create it again.",
     "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}.",
-    "WITH": "WITH is not supported yet; register the inner SELECT as its own query.",
+    "WITH": "WITH is not supported yet. Name a stream or a table in FROM.",
     "VALUES": "VALUES is not supported; name a stream in FROM.",
 }
 _DROPS: dict[str, Callable[[str, bool], Statement]] = {

@@ -28,7 +28,7 @@ class StatementLimits:
     ``max_statement_tokens`` bounds the words, numbers, texts and symbols of any statement. The others bound a SELECT:
     entries of its select list, inputs of its join, entries of GROUP BY, partial aggregates (AVG takes two, STDDEV up to
     three) and those of COUNT(DISTINCT), comparisons in all clauses, values of one IN, characters of one text, and the
-    bytes that keys, aggregates and conditions take for one tuple while a source task adds it up.
+    bytes that keys, aggregates and conditions take for one row while a source task adds it up.
     """
 
     max_statement_tokens: int = 25_000
@@ -96,16 +96,16 @@ class StatementLimits:
             select,
             "max_tuple_bytes",
             kind_of(query).bytes_a_tuple(query),
-            "bytes for each tuple that it adds up",
+            "bytes for each row that it adds up",
             advice,
         )
 
     def _check(self, select: Select, setting: str, got: int, what: str, advice: str, at: int | None = None) -> None:
-        most = getattr(self, setting)
-        if got > most:
+        limit = getattr(self, setting)
+        if got > limit:
             at = select.start if at is None else at
             raise select.sql.not_allowed(
-                f"A SELECT must have at most {most} {what} (setting {setting}); got {got}. {advice}", at
+                f"A SELECT must have at most {limit} {what} (setting {setting}); got {got}. {advice}", at
             )
 
 

@@ -39,7 +39,7 @@ log = logging.getLogger("braid.session")
 
 @dataclass(frozen=True)
 class DeliveryChanges:
-    """What deliverers are to be told after a batch with ``epoch``.
+    """What is to be written for deliverers after a batch with ``epoch``.
 
     ``freed`` maps queries to the epochs that freed them. ``finished`` are queries that will not be deployed again,
     ``removed`` those in the delivery log that have left the state.
@@ -84,7 +84,7 @@ class SinkDeliveries:
     def follow(self, changes: Iterable[SlotChange], state: SessionState) -> None:
         """Tell deliverers of the slots that changed hands with a batch, and of paused queries that are over.
 
-        What cannot be written now is told later: deliverers wait for it.
+        What cannot be written now is written later: deliverers wait for it.
         """
         try:
             self._write(self._changes(changes, state), state)
@@ -93,7 +93,7 @@ class SinkDeliveries:
             self._is_behind = False
         except OSError:
             if not self._is_behind:
-                log.exception("deliverers cannot be told of queries; it is tried again soon")
+                log.exception("queries cannot be written for deliverers; the service tries again soon")
             self._is_behind = True
 
     def _changes(self, slots: Iterable[SlotChange], state: SessionState) -> DeliveryChanges:
@@ -121,10 +121,10 @@ class SinkDeliveries:
 
     def _all_changes(self, state: SessionState) -> DeliveryChanges:
         """Return all that the delivery log lacks; looks at all queries."""
-        told = self._writer.deliveries.queries
+        known = self._writer.deliveries.queries
         queries = (_delivered(record, state.active_epoch) for record in state.queries.values())
-        new = [query for query in queries if query is not None and told.get(query.id) != query]
-        removed = [query.id for query in told.values() if not query.is_over and state.queries.find(query.id) is None]
+        new = [query for query in queries if query is not None and known.get(query.id) != query]
+        removed = [query.id for query in known.values() if not query.is_over and state.queries.find(query.id) is None]
         return DeliveryChanges(state.active_epoch, new, removed=removed)
 
     def _write(self, changes: DeliveryChanges, state: SessionState) -> None:

@@ -40,7 +40,7 @@ class JobSupervisor(Supervisor):
         super().__init__("job", command, log_file, **options)
         self._storage = storage
         self.stall: str | None = None
-        """Why the job gets nowhere, as the watchdog sees it; None while it gets on."""
+        """Why the job makes no progress, as the watchdog sees it; None while it makes some."""
 
     def start(self) -> None:
         """End what an earlier service left behind, and start the child; CorruptData for a damaged checkpoint."""
@@ -148,7 +148,7 @@ def end_leftovers(storage: Storage) -> None:
                     leftovers += family_of(pid)
     leftovers = [process for process in leftovers if not is_gone(process)]
     if leftovers:
-        log.warning("ending what is left of a job", extra={"fields": {"pids": [p.pid for p in leftovers]}})
+        log.warning("ending processes that an earlier job left", extra={"fields": {"pids": [p.pid for p in leftovers]}})
         kill_all(leftovers)
     storage.delete(JOB_FILE)
 

@@ -1,4 +1,4 @@
-"""The watchdog: tells when the job gets nowhere, and ends what hangs, so that it is started anew.
+"""The watchdog: finds out when the job makes no progress, and ends the processes that hang, so that it is started anew.
 
 The job shows *signs of life*: the planner writes one every second while Spark asks it for batches, and each batch ends
 with a record. Without any for ``stall_seconds`` the service is not ready, and says so. Then
@@ -73,7 +73,7 @@ class Watchdog:
             try:
                 self.look(LOOK_SECONDS)
             except Exception:  # the data folder may be away; the next look may see it
-                log.exception("the watchdog could not look")
+                log.exception("the watchdog could not check the job")
 
     def look(self, seconds: float) -> None:
         """Look at the job, ``seconds`` after the last time.
@@ -93,7 +93,7 @@ class Watchdog:
         if self._supervisor.stall is None:
             self.stalls += 1
             fields = {"seconds": round(self._silent), "processes": [m.pid for m in members], "batch": sign[2] + 1}
-            log.error("the job gets nowhere", extra={"fields": fields})
+            log.error("the job makes no progress", extra={"fields": fields})
         self._supervisor.stall = (
             f"The job has shown no sign of life for {self._silent:.0f} s; what hangs is ended and started anew."
         )

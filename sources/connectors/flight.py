@@ -67,10 +67,10 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     """
     for option in options:
         if option not in OPTIONS:
-            raise NotAllowed(f"Connector 'flight' has the options {', '.join(map(repr, OPTIONS))}; got {option!r}.")
+            raise NotAllowed(f"Connector 'flight' has no option {option!r}. It has {', '.join(map(repr, OPTIONS))}.")
     if "location" not in options:
         raise NotAllowed(
-            "Connector 'flight' must know where its server listens; add location = 'grpc://HOST:PORT' to WITH."
+            "Connector 'flight' needs the address of its server. Add location = 'grpc://HOST:PORT' to WITH."
         )
     return FlightOptions(options["location"], options.get("path", name), options.get("consumer", name))
 

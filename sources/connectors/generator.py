@@ -72,7 +72,7 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     known = ("dataset", "rate", "seed", "keys", "distribution")
     for option in options:
         if option not in known:
-            raise NotAllowed(f"The generator's options are {_listed(known)}; got {option!r}.")
+            raise NotAllowed(f"Connector 'generator' has no option {option!r}. It has {_listed(known)}.")
     values = dict(options)
     if "dataset" not in values:
         if name.lower() not in DATASETS:

@@ -57,7 +57,7 @@ class ConnectorKind:
 
 def _validate_push(declared: Declaration) -> None:
     if declared.options:
-        raise NotAllowed(f"Connector 'push' has no options; got {', '.join(map(repr, declared.options))}.")
+        raise NotAllowed(f"Connector 'push' has no option {', '.join(map(repr, declared.options))}. Leave it out.")
     if declared.storage is not None:
         check_local(declared.storage, declared.name)
 

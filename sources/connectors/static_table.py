@@ -87,7 +87,7 @@ def validate_table(connector: str, format: str, options: Mapping[str, str]) -> N
     unknown = sorted(set(options) - set(_OPTIONS[format]))
     if unknown:
         known = ", ".join(_OPTIONS[format])
-        raise NotAllowed(f"A table with format {format!r} has the options {known}; got {', '.join(unknown)}.")
+        raise NotAllowed(f"A table with format {format!r} has no option {', '.join(unknown)}. It has {known}.")
     check_delimiter(options.get("delimiter", ","))
 
 

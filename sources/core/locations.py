@@ -76,8 +76,8 @@ def check_below(path: str, folder: str, owner: str, kind: str, setting: str = "t
     """Raise NotAllowed unless a path without links, on the folder's file system, lies below it, or that is empty."""
     if folder == NOWHERE:
         raise NotAllowed(
-            f"The {kind} of a {owner} must lie below the setting {setting}, and that allows none: whoever runs the"
-            f" service sets {setting} to a folder or a URI ('/' for all of this machine) and starts it again."
+            f"The service lets no {owner} name a {kind} (setting {setting}). An administrator can set {setting} to a"
+            " folder or a URI ('/' for all of this machine), and start the service again."
         )
     if folder and not _is_below(path, folder):
         raise NotAllowed(f"The {kind} of a {owner} must lie below {folder!r} (setting {setting}).")

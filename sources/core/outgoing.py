@@ -96,7 +96,7 @@ class Outgoing:
         literal = _literal(host)
         is_this_machine = _plain(host) == "localhost" or _plain(host).endswith(".localhost")
         if is_this_machine or (literal is not None and not self.allows(literal)):
-            raise NotAllowed(f"{subject} must be a place that may be called; {host!r} is not{self._why()}.")
+            raise NotAllowed(f"{subject} names {host!r}, which the service may not call{self._why()}.")
 
     def check_unwatched(self, url: str, subject: str) -> None:
         """Raise NotAllowed unless a URL that a library calls by itself has a host that is allowed by its name."""
@@ -104,7 +104,7 @@ class Outgoing:
         literal = _literal(host)
         if not self.allows_name(host) and (literal is None or not self.allows(literal)):
             raise NotAllowed(
-                f"{subject} must have a host that is allowed by name, as its address is not watched; {host!r} is"
+                f"{subject} must have a host that is allowed by name, as a library looks up its address; {host!r} is"
                 f" not{self._why()}."
             )
 
@@ -114,12 +114,12 @@ class Outgoing:
         texts = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
         allowed = [text for text in texts if self.allows(ipaddress.ip_address(text))]
         if not allowed:
-            raise NotAllowed(f"{host!r} must have an address that may be called; it has none{self._why()}.")
+            raise NotAllowed(f"{host!r} has no address that the service may call{self._why()}.")
         return allowed
 
     def _why(self) -> str:
         listed = ", ".join(self.allowed) or "nothing"
-        return f" (the setting {SETTING} allows {listed}; whoever runs the service can add it there)"
+        return f" (the setting {SETTING} allows {listed}; an administrator can add it there)"
 
 
 EVERYWHERE = Outgoing()

@@ -119,7 +119,7 @@ def test_put_with_a_key_replaces_once_also_after_a_restart(tmp_path: Path) -> No
         ({"name": "x"}, 400, 'must have its text in "sql"'),
         ({"sql": CHEAP, "drain": False}, 400, "got 'drain' too"),
         ({"sql": "SELECT nothing FROM purchases"}, 422, "user_id"),
-        ({"sql": CHEAP, "name": "other"}, 409, "must differ from those that run; got 'other'"),
+        ({"sql": CHEAP, "name": "other"}, 409, "Cannot name a query 'other': query "),
         ({"sql": CHEAP, "ttl_seconds": -1}, 422, "ttl_seconds must be"),
         ({"sql": CHEAP, "sink": {"connector": "nothing"}}, 422, "connector of a sink"),
         ({"sql": "SHOW QUERIES"}, 422, "A query must be SELECT"),
@@ -139,9 +139,9 @@ def test_what_is_on_its_way_out_is_neither_replaced_paused_nor_resumed(rest: Res
     path = f"/queries/{old['id']}"
     for state in ("DRAINING", "RETIRED"):
         refused = rest.read(rest.client.put(path, json={"sql": CHEAP}), 409)["detail"]
-        assert f"{old['id']} is {state}. Replace {replacement['id']}, which replaced it." in refused
+        assert f"query {old['id']}: it is {state}. Replace {replacement['id']}, which replaced it." in refused
         for verb in ("pause", "resume"):
-            assert f"is {state}. Register a new one" in rest.post(f"{path}/{verb}", None, 409)["detail"]
+            assert f"is {state}. Create a new one" in rest.post(f"{path}/{verb}", None, 409)["detail"]
         step(rest)
         step(rest)
     for verb in ("pause", "resume"):
@@ -161,7 +161,7 @@ def test_a_query_pauses_and_goes_on_with_its_rows_cursor_and_name(rest: Rest) ->
     assert 'braid_queries{state="PAUSED"} 1.0' in rest.client.get("/metrics").text
     settle(rest, query["id"])
     assert rest.post("/queries", {"sql": ALL, "name": "all"}, 409)["status"] == 409, "it keeps its name"
-    assert "must not be used" in rest.read(rest.client.delete("/streams/purchases"), 409)["detail"]
+    assert "Cannot drop stream 'purchases'" in rest.read(rest.client.delete("/streams/purchases"), 409)["detail"]
     other_query = rest.query()
     assert other_query["slot"] == query["slot"], "it holds no slot"
     rest.select([tuple_at(3, user_id=3)], [other_query["slot"]])

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from braid.api import logs
 from braid.engine.spark.executors import Registered, write_registered
-from braid.router.delivery.progress import PARTS, DeliveryProgress, part_of, tell_alive, write_progress
+from braid.router.delivery.progress import PARTS, DeliveryProgress, part_of, write_alive, write_progress
 from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -131,7 +131,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     }
     for query_id, progress in sinks.items():
         write_progress(rest.service.storage, part_of(query_id), {query_id: progress})
-    tell_alive(rest.service.storage, "1-1", range(PARTS), time.time_ns() // 1000)
+    write_alive(rest.service.storage, "1-1", range(PARTS), time.time_ns() // 1000)
     write_registered(rest.service.storage, Registered(1, 4, idle=False))
     values = samples(rest)
     assert {name for name, _ in values} >= NAMES

@@ -86,7 +86,7 @@ def test_outcomes_are_written_once_and_little_of_them_is_in_memory(world: World)
         assert {key: world.push(key) for key in first} == first
         assert world.stream.log.end() == end
         world.reopen()
-    with pytest.raises(NotAllowed, match="'k3' came with another"):
+    with pytest.raises(NotAllowed, match="'k3' belongs to another request"):
         world.push("k3", fingerprint="other")
 
 

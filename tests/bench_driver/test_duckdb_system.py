@@ -58,7 +58,7 @@ def test_it_pulls_from_the_queue_and_its_probes_tell_how_late_rows_come(
     assert all(before.end == after.start for before, after in pairwise(pulls))
     assert (duckdb.processor_seconds() or 0) > 0
     settings = duckdb.settings()
-    assert (settings["threads_of_a_database"], settings["most_rows_of_a_batch"]) == (1, bound_batch(20))
+    assert (settings["threads_of_a_database"], settings["max_rows_of_a_batch"]) == (1, bound_batch(20))
     assert (duckdb.taken(), duckdb.left_out(), duckdb.missing(0)) == ([], None, None)
 
 

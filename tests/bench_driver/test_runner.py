@@ -21,7 +21,7 @@ from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueu
 SERVICE = 200_000
 QUERY = QuerySpec(("a",), WindowSpec(200, 200), keys=(ColumnRef("a", "key"),), measure=ColumnRef("a", "field0"))
 WORKLOAD = Workload("fake", "", "", (StreamSpec("a", "astream"),), "aggregation", {}, (1,), 400_000)
-SHORT = RunSettings(seconds=2.0, most_steps=1, ready_seconds=20.0)
+SHORT = RunSettings(seconds=2.0, max_steps=1, ready_seconds=20.0)
 KEYS = {
     *("system", "workload", "queries", "sustainable_tuples_per_second", "overall_tuples_per_second"),
     *("event_time_latency_seconds", "processing_time_latency_seconds", "deployment_latency_seconds", "sustained"),
@@ -48,7 +48,7 @@ def run(system: FakeSystem, queues: dict[str, FakeQueue], settings: RunSettings 
 
 def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, FakeQueue]) -> None:
     progresses: list[MeasureProgress] = []
-    settings = RunSettings(seconds=3.0, most_steps=2, refinements=0, seed=7, ready_seconds=20.0)
+    settings = RunSettings(seconds=3.0, max_steps=2, refinements=0, seed=7, ready_seconds=20.0)
     row = run(FakeSystem(SERVICE), queues, settings, queries=[QUERY] * 3, tell=progresses.append).row()
     assert row["error"] is None
     assert [step["sustained"] for step in row["steps"]] == [False, True, True], row["steps"]

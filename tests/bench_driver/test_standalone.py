@@ -55,7 +55,7 @@ def test_what_did_not_end_reports_nothing(
 
 
 def test_a_command_is_described_by_the_first_line() -> None:
-    text = command("bench_driver.some", "What it measures.\n\nMore.").format_help()
+    text = command("braid.bench_driver.some", "What it measures.\n\nMore.").format_help()
     assert text.startswith("usage: python -m braid.bench_driver.some")
     assert "What it measures." in text
     assert "More." not in text

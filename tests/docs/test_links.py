@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[2]
-PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("helm/**/*.md")])
+from tests.docs.pages import PAGES, TOP
 
 
 def anchors(page: Path) -> set[str]:

@@ -12,7 +12,7 @@ from helm_binary import CHART, Helm
 from manifests import environment, only, pods
 from value_sets import DELIVERERS, EVERYTHING_ON
 
-from braid.router.delivery.share import DeliveryShard
+from braid.router.delivery.shards import DeliveryShard
 
 
 def test_the_service_delivers_itself_unless_others_do(helm: Helm) -> None:
@@ -39,8 +39,8 @@ def test_pods_take_each_share_once(helm: Helm, tmp_path: Path, replicas: int) ->
             container["command"][1:], env=host, capture_output=True, text=True, timeout=60, check=True
         )
         arguments = done.stdout.splitlines()
-        assert arguments[:3] == ["route", "--data-dir", "/data"]
-        parts += DeliveryShard.parse(arguments[arguments.index("--share") + 1]).parts
+        assert arguments[:3] == ["deliver", "--data-dir", "/data"]
+        parts += DeliveryShard.parse(arguments[arguments.index("--shard") + 1]).parts
     assert sorted(parts) == list(DeliveryShard().parts)
 
 

@@ -77,7 +77,7 @@ def test_image_has_what_the_lock_pins_and_no_development_tools() -> None:
     lock = [Requirement(line) for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()]
     pinned = {canonicalize_name(requirement.name) for requirement in lock}
     assert all(re.fullmatch(r"==[\w.!]+", str(requirement.specifier)) for requirement in lock)
-    installed = set(needed("braid-sql"))
+    installed = set(needed(PROJECT["project"]["name"]))
     assert len(installed) > len(PROJECT["project"]["dependencies"])
     assert installed <= pinned
     tools = {
@@ -85,7 +85,7 @@ def test_image_has_what_the_lock_pins_and_no_development_tools() -> None:
         for extra in PROJECT["project"]["optional-dependencies"].values()
         for each in extra
     }
-    assert not installed & (tools - {"braid-sql"})
+    assert not installed & (tools - {PROJECT["project"]["name"]})
     assert {"pytest", "ruff", "mypy", "locust"} <= tools
     for line in re.findall(r"pip[^\n]* install ([^\n]*)", DOCKERFILE):
         assert line.startswith("--constraint requirements.lock ")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from braid.operators.joins.parts import SALT, columns_to_spread_by
+from braid.operators.joins.inputs import SALT, columns_to_spread_by
 from braid.operators.joins.query import Join
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Aggregation

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braid.operators.event_times import EARLIEST, LATEST
-from braid.operators.joins.parts import parts_over
+from braid.operators.joins.inputs import live_inputs_over
 from braid.operators.joins.query import Join, JoinInput
 from braid.operators.live_queries import LiveQueries, LiveQuery
 from braid.operators.predicates.query_set import unpack
@@ -204,7 +204,7 @@ def test_queries_are_found_by_what_they_read_without_going_through_all() -> None
             found = [q for each in live.by_operator(AGGREGATION, stream).values() for q in each]
             assert found == [q for q in mine if isinstance(q.query, Aggregation)]
             assert live.over(stream, JOIN) == [q for q in mine if isinstance(q.query, Join)]
-            assert {part.query.slot for parts in parts_over(live, stream).values() for part in parts} == {
+            assert {part.query.slot for parts in live_inputs_over(live, stream).values() for part in parts} == {
                 q.slot for q in mine if isinstance(q.query, Join)
             }
         assert counted.times == 1

@@ -147,8 +147,8 @@ def test_the_rows_of_a_table_must_be_those_that_its_name_says(tmp_path: Path) ->
 
 def test_the_most_frequent_key_is_known() -> None:
     keys = [Column("k", BIGINT)]
-    assert TableIndex(pa.table({"k": pa.array([1, 2, 1, None, None, None, 1], pa.int64())}), keys).most_matches == 3
-    assert TableIndex(pa.table({"k": pa.array([], pa.int64())}), keys).most_matches == 0
+    assert TableIndex(pa.table({"k": pa.array([1, 2, 1, None, None, None, 1], pa.int64())}), keys).max_matches == 3
+    assert TableIndex(pa.table({"k": pa.array([], pa.int64())}), keys).max_matches == 0
 
 
 def test_texts_of_a_piece_fit_into_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,9 +44,9 @@ class Items:
     components: Mapping[str, npt.NDArray[Any]]
 
 
-def random_items(rng: np.random.Generator, items: int, most_entries: int) -> Items:
+def random_items(rng: np.random.Generator, items: int, max_entries: int) -> Items:
     """Return items of which each has up to so many entries, some none."""
-    starts = np.concatenate([[0], np.cumsum(rng.integers(0, most_entries, items, endpoint=True))])
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, max_entries, items, endpoint=True))])
     length = int(starts[-1])
     return Items(
         starts,

@@ -36,7 +36,7 @@ class ArbitrarySplits(SplitPolicy):
             joins = splittable_joins([member.query for member in situation.operators[name]])
             if not joins or self._random.random() < 0.3:
                 continue
-            rows = rows_by_key(joins[0], situation.statistics, least_sample=1, least_seen=1)
+            rows = rows_by_key(joins[0], situation.statistics, min_sample=1, min_seen=1)
             candidates = range(4) if rows is None else rows.hashes.tolist()
             hashes = frozenset(key for key in candidates if self._random.random() < 0.5)
             spread, by = self._random.choice(spreadings_of(joins, lambda _: self._random.random()) or [(0, ())])

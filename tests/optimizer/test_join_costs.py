@@ -111,8 +111,8 @@ def test_an_order_as_written_is_told() -> None:
         explain_join_order(Plan(), observed(*RATES), join) for join in (query, replace(query, is_reordered=False))
     ]
     assert [explained["order"] for explained in orders if explained] == [["x", "z", "y"], ["x", "y", "z"]]
-    least_cost, cost_as_written = (explained["cost"] for explained in orders if explained)
-    assert cost_as_written > least_cost
+    min_cost, cost_as_written = (explained["cost"] for explained in orders if explained)
+    assert cost_as_written > min_cost
     assert orders[1] is not None
     assert "as they are written" in orders[1]["why"]
 
@@ -123,7 +123,7 @@ def test_what_is_not_known_is_told() -> None:
     assert nothing["cost"] is nothing["max_shared"]["cost"] is nothing["partition_cores"] is None
     assert sorted(nothing["order"]) == ["x", "y", "z"]
     assert nothing["steps"][0]["shared_by"] == 1
-    assert "Costs are not known: too few tuples of x and y and z" in nothing["why"]
+    assert "Costs are not known: too few rows of x and y and z" in nothing["why"]
     partly = explain_join_order(plan_of(), observed("s-a", "s-b"), planned(TRIANGLE))
     assert partly is not None
     assert partly["cost"] is None

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from braid.operators.joins.inputs import SALT
 from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit
-from braid.operators.joins.parts import SALT
 from braid.operators.joins.query import Join
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Query
@@ -110,9 +110,9 @@ class World:
             self.policy.note(change)
         return changes[0] if changes else None
 
-    def look_until_change(self, most_looks: int = 20) -> PlanChange:
+    def look_until_change(self, max_looks: int = 20) -> PlanChange:
         """Look until something changes."""
-        return next(change for change in (self.look() for _ in range(most_looks)) if change is not None)
+        return next(change for change in (self.look() for _ in range(max_looks)) if change is not None)
 
 
 def skewed(*hot: int, share: float = 0.3) -> Keys:

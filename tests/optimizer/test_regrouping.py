@@ -178,7 +178,7 @@ def test_groups_that_cost_partitions_what_they_save_source_tasks_are_dissolved()
     world.look_after()
     change = world.look_after()
     assert change is not None
-    assert (change.kind, "took 0.6 µs a tuple, before 0.5 µs" in change.why) == ("undone", True)
+    assert (change.kind, "took 0.6 µs a row, before 0.5 µs" in change.why) == ("undone", True)
 
 
 def test_nothing_is_tried_where_predicates_are_a_small_part() -> None:

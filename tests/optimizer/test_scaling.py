@@ -38,9 +38,7 @@ def test_slow_tuples_and_busy_cores_for_a_period_call_for_one_more() -> None:
     assert after(loads[:-1]).wanted == 1
     decision = after(loads)
     assert (decision.wanted, decision.since) == (2, RULES.period_seconds)
-    assert decision.why == (
-        "For 5 s tuples took longer than 5 s, now 9.0 s, and 1.90 of 2 cores worked; 0 tuples wait."
-    )
+    assert decision.why == ("For 5 s rows took longer than 5 s, now 9.0 s, and 1.90 of 2 cores worked; 0 rows wait.")
 
 
 def test_one_load_below_a_threshold_begins_the_period_anew() -> None:
@@ -80,7 +78,7 @@ def test_easy_work_for_long_gives_one_back() -> None:
     decision = after(loads, two_wanted)
     assert (decision.wanted, decision.since) == (1, PATIENT)
     assert decision.why == (
-        "For 60 s tuples took less than 2.5 s, and one executor fewer has enough for the work, now 0.50 of 4 cores."
+        "For 60 s rows took less than 2.5 s, and one executor fewer has enough for the work, now 0.50 of 4 cores."
     )
     assert after(every_second(1000, QUICK, busy=0.0), decision).wanted == RULES.least
 

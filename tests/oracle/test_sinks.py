@@ -118,7 +118,7 @@ def in_files(folder: Path) -> list[dict[str, Any]]:
 
 
 def is_deliverer(process: psutil.Process) -> bool:
-    return "route" in process.cmdline()
+    return "deliver" in process.cmdline()
 
 
 def kill_deliverer(service: RunningService) -> None:

@@ -200,7 +200,7 @@ def test_statements_answer_below_the_editor(rest: Rest, person: Visit) -> None:
     run("EXPLAIN SELECT pack, COUNT(*) AS n FROM purchases [RANGE 1 MINUTE] GROUP BY pack")
     expect(page.get_by_role("img", name="Plan of the statement")).to_contain_text("aggregation")
     run("DROP STREAM purchases")
-    expect(page.locator("#verdict")).to_contain_text("1 queries use 'purchases'")
+    expect(page.locator("#verdict")).to_contain_text("Cannot drop stream 'purchases': query")
     expect(page.locator("#verdict")).to_have_attribute("data-kind", "bad")
     run("CREATE STREAM taps (volts DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push')")
     expect(page.locator("#verdict")).to_contain_text("Stream taps is declared.")
@@ -216,7 +216,7 @@ def test_examples_are_made_of_the_streams_that_are_there(rest: Rest, person: Vis
     )
     page = person.open()
     examples = page.get_by_role("group", name="Examples").get_by_role("button")
-    expect(examples.first).to_have_text("Single tuples")
+    expect(examples.first).to_have_text("Single rows")
     for title in examples.all_inner_texts()[:-1]:
         page.get_by_role("button", name=title).click()
         expect(page.locator("#verdict")).to_contain_text("Columns:")
@@ -476,7 +476,7 @@ def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, si
         expect(page.get_by_role("img", name="Plan of everything that runs")).to_be_visible()
         check("everything")
         page.get_by_role("link", name="purchases").first.click()
-        expect(page.get_by_text("None: no tuple came late")).to_be_visible()
+        expect(page.get_by_text("None: no row came late")).to_be_visible()
         check("stream")
 
 

@@ -21,7 +21,7 @@ from braid.router.delivery import deliverer, delivery
 from braid.router.delivery.deliverer import Deliverer
 from braid.router.delivery.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
 from braid.router.delivery.progress import DELIVERING, DONE, PARTS, RETRYING, DeliveryProgress, part_of, read_progress
-from braid.router.delivery.share import DeliveryShard
+from braid.router.delivery.shards import DeliveryShard
 from braid.router.deployment import Deployment
 from braid.router.materialize import DeployedQuery
 from braid.router.page import Page
@@ -123,10 +123,10 @@ def sink_of(value: dict[str, Any]) -> SinkDefinition:
 
 
 @contextmanager
-def running(world: World, share: DeliveryShard = ALL) -> Iterator[None]:
+def running(world: World, shard: DeliveryShard = ALL) -> Iterator[None]:
     """Run a deliverer on a thread."""
     stopping = threading.Event()
-    service = Deliverer(world.storage, share)
+    service = Deliverer(world.storage, shard)
     thread = threading.Thread(target=service.run, args=(stopping,))
     thread.start()
     try:
@@ -440,7 +440,7 @@ def test_shares_make_a_whole_and_one_is_held_by_one(world: World) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/99", "a/b", "-1/2"])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(NotAllowed, match="share must be I/N"):
+    with pytest.raises(NotAllowed, match="shard of a deliverer must be I/N"):
         DeliveryShard.parse(text)
 
 

@@ -287,7 +287,7 @@ def read_to_the_end(decoded: Decoded) -> None:
         (fault.detail + fault.raw).encode()
 
 
-def most_memory() -> int:
+def max_memory() -> int:
     """Return the most memory that this process had, in bytes; what the system counts includes who started it."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -312,7 +312,7 @@ def main(form: str, seed: str, first: int, end: int, told: Path) -> None:
             except BraidError as problem:
                 problem.detail.encode()
                 counts["refused"] += 1
-    print(orjson.dumps({**counts, "memory": most_memory()}).decode())
+    print(orjson.dumps({**counts, "memory": max_memory()}).decode())
 
 
 if __name__ == "__main__":

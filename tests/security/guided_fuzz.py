@@ -33,19 +33,19 @@ def fuzz(form: str, arguments: list[str]) -> None:
 
     with atheris.instrument_imports(include=["sources"]):
         from braid.sources.core.errors import BraidError
-        from tests.security.fuzz_formats import FORMATS, most_memory, read_to_the_end
+        from tests.security.fuzz_formats import FORMATS, max_memory, read_to_the_end
         from tests.security.mutations import mutated
     make_seeds, decode_all = FORMATS[form]
     seeds = make_seeds()
 
     def decode(body: bytes) -> None:
-        before = most_memory()
+        before = max_memory()
         try:
             for decoded in decode_all(body):
                 read_to_the_end(decoded)
         except BraidError as refusal:
             refusal.detail.encode()
-        assert most_memory() - before < INPUT_BYTES, "an input must not take all memory"
+        assert max_memory() - before < INPUT_BYTES, "an input must not take all memory"
 
     def mutate(body: bytes, longest: int, seed: int) -> bytes:
         random = Random(seed)

@@ -88,11 +88,11 @@ def test_where_no_files_are_allowed_the_setting_is_named(tmp_path: Path) -> None
     path = tmp_path / "packs.csv"
     path.write_text("gem_pack,name\n1,a\n")
     for given in (str(path), path.as_uri(), "packs.csv", "s3://bucket/packs.csv"):
-        with pytest.raises(NotAllowed, match="sets table_folder to a folder"):
+        with pytest.raises(NotAllowed, match="can set table_folder to a folder"):
             TableReader(NOWHERE).read(packs(given))
-        with pytest.raises(NotAllowed, match="sets table_folder to a folder"):
+        with pytest.raises(NotAllowed, match="can set table_folder to a folder"):
             validate_definition("s", SCHEMA, "file", "json", {"path": given}, confined)
-        with pytest.raises(NotAllowed, match="sets sink_folder to a folder"):
+        with pytest.raises(NotAllowed, match="can set sink_folder to a folder"):
             file.validate({"path": given}, SELECTION, confined)
 
 

@@ -123,7 +123,7 @@ def test_a_name_that_means_an_internal_address_is_refused_when_it_is_called(
     mine, rows = subject(), rows_of(subject(), selected(1), 1)
     confined = DelivererIdentity("test", Confinement(outgoing=ONLY_PUBLIC))
     with closing(webhook.connect(options, confined)) as destination:
-        with pytest.raises(SinkRefused, match=r"'rebound\.example\.com' must have an address that may be called"):
+        with pytest.raises(SinkRefused, match=r"'rebound\.example\.com' has no address that the service may call"):
             destination.open(mine, options).write(rows)
         assert receiver.posted == []
     for allowed in (("127.0.0.0/8",), ("public", "rebound.example.com"), ("*",)):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from braid.session.settings import Settings, load_settings
+from braid.session.settings import Settings
+from braid.session.settings_sources import load_settings
 from braid.sources.core.errors import BraidError
 
 

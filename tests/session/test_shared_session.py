@@ -275,7 +275,7 @@ REFUSED: Refused = [
     (lambda s: s.queries.create([QueryRequest(CHEAP, ttl_seconds=float("nan"))]), NotAllowed, "ttl_seconds"),
     (lambda s: s.queries.create([QueryRequest(CHEAP, labels={"a": 1})]), NotAllowed, "labels"),  # type: ignore[dict-item]
     (lambda s: s.queries.create([QueryRequest(CHEAP)] * 4), Overloaded, "max_queries"),
-    (lambda s: s.streams.create(STREAM.format("Purchases")), Conflict, "'Purchases' exists"),
+    (lambda s: s.streams.create(STREAM.format("Purchases")), Conflict, "Cannot create stream 'Purchases'"),
     (lambda s: s.streams.create(CHEAP), NotAllowed, "CREATE STREAM"),
     (
         lambda s: s.streams.create(

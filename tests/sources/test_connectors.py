@@ -52,9 +52,9 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
             "must be one of 'push', 'generator', 'kafka', 'flight', 'file'; got 'carrier pigeon'",
         ),
         ("push", "xml", {}, "Connector 'push' takes format 'json' or 'arrow'; got format 'xml'"),
-        ("push", "json", {"topic": "x"}, "Connector 'push' has no options; got 'topic'"),
+        ("push", "json", {"topic": "x"}, "Connector 'push' has no option 'topic'"),
         ("generator", "json", {}, "Connector 'generator' takes no format; got format 'json'"),
-        ("generator", "", {"topic": "x"}, "The generator's options are"),
+        ("generator", "", {"topic": "x"}, "Connector 'generator' has no option 'topic'. It has"),
     ],
 )
 def test_what_does_not_exist_is_told_with_what_does(

@@ -196,8 +196,8 @@ def test_a_replay_of_files_with_malformed_lines_and_late_times_gives_them_all(fi
 @pytest.mark.parametrize(
     ("form", "options", "says"),
     [
-        ("json", {"path": ""}, "must know its folder; add path = 'FOLDER'"),
-        ("json", {"header": "true"}, "with format 'json' has the options 'path', 'replay_speed'; got 'header'"),
+        ("json", {"path": ""}, "needs a folder. Add path = 'FOLDER'"),
+        ("json", {"header": "true"}, "with format 'json' has no option 'header'. It has 'path', 'replay_speed'"),
         ("csv", {"header": "maybe"}, "'header' must be 'true' or 'false'; got 'maybe'"),
         ("csv", {"delimiter": ";;"}, "one ASCII character"),
         ("xml", {}, "takes format 'json' or 'csv' or 'parquet'; got format 'xml'"),

@@ -373,8 +373,8 @@ def test_a_read_outlasts_a_restart_of_the_server() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"must know where its server listens; add location = 'grpc://HOST:PORT' to WITH"),
-        ({"topic": "x"}, "has the options 'location', 'path', 'consumer'; got 'topic'"),
+        ({}, r"needs the address of its server. Add location = 'grpc://HOST:PORT' to WITH"),
+        ({"topic": "x"}, "has no option 'topic'. It has 'location', 'path', 'consumer'"),
         *(
             ({"location": bad}, f"'location' must be where the Flight server listens.*got {re.escape(repr(bad))}")
             for bad in (

@@ -158,7 +158,7 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"topic": ""}, "must know its topic"),
+        ({"topic": ""}, "needs a topic"),
         ({"properties.bootstrap.servers": ""}, "'properties.bootstrap.servers' = 'HOST:PORT"),
         ({"topic": "bad topic/name"}, "up to 249 letters, digits, '.', '_' and '-'; got 'bad topic/name'"),
         ({"topic": ".."}, "up to 249 letters"),
@@ -166,8 +166,8 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
             ({"properties.bootstrap.servers": servers}, "must be 'HOST:PORT', or several")
             for servers in ("http://h:1", "h:99999", "h:1,h:0", "h:1:2", "h 1", "h:port", "h/path:1")
         ),
-        ({"brokers": "h:1"}, "has the options 'topic'"),
-        ({"properties.sasl.kerberos.kinit.cmd": "x"}, "properties.sasl.kerberos.kinit.cmd' is none that may be set"),
+        ({"brokers": "h:1"}, "has no option 'brokers'. It has 'topic'"),
+        ({"properties.sasl.kerberos.kinit.cmd": "x"}, "properties.sasl.kerberos.kinit.cmd' is not supported"),
         ({"properties.sasl.password": "hunter2"}, "must be a reference"),
         ({"properties.sasl.username": "secret:../etc"}, "letters, digits"),
         (

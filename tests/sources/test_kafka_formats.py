@@ -162,7 +162,7 @@ def test_every_tuple_of_a_message_has_its_metadata(topics: Topics, storage: Stor
 @pytest.mark.parametrize(
     ("format", "options", "metadata", "says"),
     [
-        ("json", {"csv.delimiter": ","}, (), "has the options 'topic'"),
+        ("json", {"csv.delimiter": ","}, (), "has no option 'csv.delimiter'. It has 'topic'"),
         ("csv", {"csv.delimiter": "ab"}, (), "one ASCII character"),
         ("avro", {}, (), "must have one of the options 'avro.schema' and 'avro.schema-registry.url'"),
         ("avro", {"avro.schema": "{"}, (), "well-formed"),

@@ -207,7 +207,7 @@ def test_a_definition_is_read_as_it_was_written() -> None:
         ("kafka", "csv", {"path": "x"}, "must be 'file'; got 'kafka'"),
         ("file", "xml", {"path": "x"}, "one of 'csv', 'json', 'parquet'; got 'xml'"),
         ("file", "csv", {}, "path = 'packs.csv'"),
-        ("file", "json", {"path": "x", "delimiter": ";"}, "has the options path; got delimiter"),
+        ("file", "json", {"path": "x", "delimiter": ";"}, "has no option delimiter. It has path"),
         ("file", "csv", {"path": "x", "delimiter": ";;"}, "no end of a line; got ';;'"),
         ("file", "csv", {"path": "x", "delimiter": "é"}, "one ASCII character"),
         ("file", "csv", {"path": "x", "delimiter": "\n"}, "no end of a line"),

@@ -1,4 +1,4 @@
-// A live chart of a query's rows: a line for each group of a windowed query, points for single tuples.
+// A live chart of a query's rows: a line for each group of a windowed query, points for single rows.
 
 import { el, keyed, say, set, svg } from "./dom.js";
 import { measure as shown } from "./format.js";
@@ -6,7 +6,7 @@ import { linear, roundTicks, timeTicks } from "./scale.js";
 
 const HEIGHT = 190;
 const PAD = { top: 10, right: 14, bottom: 22, left: 52 };
-const MOST_SERIES = 10;
+const MAX_SERIES = 10;
 const PAUSE_MS = 400;
 
 /** Return `{node, controls, draw()}`: a chart of `series` (see series.js), drawn at most a few times a second. */
@@ -79,7 +79,7 @@ export function chart(series) {
     );
     set(picture, "width", width);
     set(picture, "viewBox", `0 0 ${width} ${HEIGHT}`);
-    set(picture, "aria-label", told(drawn, all.length));
+    set(picture, "aria-label", described(drawn, all.length));
     showLegend(drawn, all.length, at);
   }
 
@@ -88,13 +88,13 @@ export function chart(series) {
     const there = new Set(all.map((each) => each.name));
     for (const name of colours.keys()) if (!there.has(name)) colours.delete(name);
     const waiting = all.filter((each) => !colours.has(each.name)).sort((a, b) => b.points.at(-1).y - a.points.at(-1).y);
-    const free = [...Array(MOST_SERIES).keys()].filter((colour) => ![...colours.values()].includes(colour));
+    const free = [...Array(MAX_SERIES).keys()].filter((colour) => ![...colours.values()].includes(colour));
     const chosen = waiting.slice(0, free.length).map((each) => each.name);
     for (const { name } of all) if (chosen.includes(name)) colours.set(name, free.shift());
     return all.filter((each) => colours.has(each.name)).map((each) => ({ ...each, colour: colours.get(each.name) }));
   }
 
-  function told(drawn, total) {
+  function described(drawn, total) {
     const values = drawn.map((each) => `${each.name} ${shown(each.points.at(-1).y)}`).join(", ");
     const grouped = series.by === null ? "" : ` by ${series.by}, ${total} groups`;
     return `Chart of ${series.measure}${grouped}; latest: ${values}`;

@@ -40,10 +40,10 @@ function eventOf(block) {
  * Follow the rows of a query until its end or `stop()`; after a break, from the row after the last one seen.
  *
  * Calls `onRows(texts)` with JSON texts as they come, `onState` with "open", "away", "sampled", "end" or an error's
- * text. Where more than `mostPerSecond` rows come, it lets go and begins again at the newest `tail` a second later:
+ * text. Where more than `maxPerSecond` rows come, it lets go and begins again at the newest `tail` a second later:
  * nobody reads that many, and the service has others to serve.
  */
-export function follow(id, { tail, mostPerSecond, onRows, onState }) {
+export function follow(id, { tail, maxPerSecond, onRows, onState }) {
   let last = null;
   let stopped = false;
   let abort = new AbortController();
@@ -78,7 +78,7 @@ export function follow(id, { tail, mostPerSecond, onRows, onState }) {
       if (rows.length) onRows(rows);
       seen += rows.length;
       if (performance.now() - since > 1000) [seen, since] = [0, performance.now()];
-      else if (seen > mostPerSecond) {
+      else if (seen > maxPerSecond) {
         last = null;
         return "sampled";
       }

@@ -6,12 +6,12 @@ import { clockTime, plural } from "./format.js";
 import { showGraph } from "./plan.js";
 import { every } from "./poll.js";
 
-const MOST_CHANGES = 10;
+const MAX_CHANGES = 10;
 
 /** What the optimizer changed in running plans, the newest first, as children of a place. */
 function listOfChanges(changes) {
   if (!changes.length) return [];
-  const newest = changes.slice(-MOST_CHANGES).reverse();
+  const newest = changes.slice(-MAX_CHANGES).reverse();
   return [
     el("h3", {}, "Changes of the plan"),
     el(
@@ -27,7 +27,7 @@ function measured({ measured_us_per_tuple: cost, measured_busiest_partition: par
     const [before, after] = [partition.before, partition.after].map((share) => Math.round(100 * share));
     return ` Measured: the busiest partition had ${before} % of the work before, ${after} % after.`;
   }
-  return cost.before === null || cost.after === null ? "" : ` Measured: ${cost.before} µs a tuple before, ${cost.after} µs after.`;
+  return cost.before === null || cost.after === null ? "" : ` Measured: ${cost.before} µs a row before, ${cost.after} µs after.`;
 }
 
 /** Show the whole plan in `panel`; returns what ends that. */

@@ -50,7 +50,7 @@ export function examplesOf(stream) {
   ];
   if (measure) {
     const selected = columns.map((column) => quoted(column.name)).join(", ");
-    found.unshift(["Single tuples", `SELECT ${selected}\nFROM ${from}\nWHERE ${quoted(measure.name)} > 99`]);
+    found.unshift(["Single rows", `SELECT ${selected}\nFROM ${from}\nWHERE ${quoted(measure.name)} > 99`]);
   }
   return found;
 }

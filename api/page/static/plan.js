@@ -7,10 +7,10 @@ const WIDTH = 160;
 const GAP = { x: 28, y: 14 };
 const LINE = 17;
 const MARGIN = 8;
-const MOST_OPERATORS = 60;
-const MOST_WINDOWS = 3;
+const MAX_OPERATORS = 60;
+const MAX_WINDOWS = 3;
 const LONGEST = 22;
-const LEAST_SCALE = 0.8;
+const MIN_SCALE = 0.8;
 
 /** Show a graph in place of the one before: it stays while somebody is in it, and where it was moved to. */
 export function showGraph(place, graph, label, ...words) {
@@ -36,7 +36,7 @@ export function planGraph(graph, label) {
     boxes.map(drawn),
   );
   picture.style.maxWidth = `${width}px`;
-  picture.style.minWidth = `${width * LEAST_SCALE}px`;
+  picture.style.minWidth = `${width * MIN_SCALE}px`;
   return el(
     "div",
     {},
@@ -63,7 +63,7 @@ function leadsTo(node, edges, at) {
 /** Keep the operators with the most queries where there are too many to draw. */
 function trimmed({ nodes, edges }) {
   const operators = nodes.filter((node) => "queries" in node).sort((a, b) => b.queries - a.queries);
-  const dropped = new Set(operators.slice(MOST_OPERATORS).map((node) => node.id));
+  const dropped = new Set(operators.slice(MAX_OPERATORS).map((node) => node.id));
   return {
     nodes: nodes.filter((node) => !dropped.has(node.id)),
     edges: edges.filter((edge) => !dropped.has(edge.source) && !dropped.has(edge.target)),
@@ -120,7 +120,7 @@ const titleOf = (node) =>
 function linesOf(node) {
   const lines = [titleOf(node)];
   if (node.partitioned_by?.length) lines.push(`by ${node.partitioned_by.join(", ")}`);
-  if (node.windows?.length > MOST_WINDOWS) lines.push(`${count(node.windows.length)} kinds of windows`);
+  if (node.windows?.length > MAX_WINDOWS) lines.push(`${count(node.windows.length)} kinds of windows`);
   else lines.push(...(node.windows ?? []).map(windowText));
   if ("queries" in node) lines.push(plural(node.queries, "query", "queries"));
   const groups = Object.keys(node.groups ?? {}).length;

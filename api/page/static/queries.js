@@ -19,7 +19,7 @@ const HEADINGS = [
   ["Shares with", "number"],
 ];
 
-/** Return `{load(sharers), showCounts(numbers), select(id)}`; `changed` is told of another filter or page. */
+/** Return `{load(sharers), showCounts(numbers), select(id)}`; `changed` is called on another filter or page. */
 export function queriesPanel(changed) {
   let state = "RUNNING";
   let name = "";

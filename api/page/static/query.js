@@ -139,7 +139,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
       const rate = plan.statistics.tuples_per_second?.[node.name];
       const share = plan.statistics.selectivity?.[node.name];
       return [
-        rate === undefined ? null : `${count(rate)} tuples/s`,
+        rate === undefined ? null : `${count(rate)} rows/s`,
         share === undefined ? null : `${percent(share)} selected`,
       ].filter(Boolean);
     }
@@ -160,8 +160,8 @@ export function showQuery(panel, id, { can, edit, announce }) {
       ["Operator", query.operator],
       ["Created", clockTime(query.created_at)],
       ["Deployed", clockTime(query.deployed_at)],
-      ["Sees tuples after", times(query.active_from)],
-      ["Sees tuples until", times(query.active_to)],
+      ["Sees rows after", times(query.active_from)],
+      ["Sees rows until", times(query.active_to)],
       ["Last row", clockTime(query.last_result_at)],
       ["Slot and epoch", query.slot === null ? "–" : `${query.slot}, ${query.epoch}`],
       ["Tenant", query.tenant],

@@ -6,7 +6,7 @@ import { showQuery } from "./query.js";
 import { showStream } from "./stream.js";
 
 const PLACE = /^#\/(queries|streams|plan)(?:\/(.+))?$/;
-const MOST_BELOW = 120; // pixels of it that must be in sight
+const MAX_BELOW = 120; // pixels of it that must be in sight
 
 const CHOOSE = [
   "Nothing chosen",
@@ -21,7 +21,7 @@ const NEW = [
   ],
 ];
 
-/** Follow the address; returns `{welcome(streams)}`. `emptied` is told when nothing is shown any more. */
+/** Follow the address; returns `{welcome(streams)}`. `emptied` is called when nothing is shown any more. */
 export function shown({ queries, can, edit, announce, emptied }) {
   const panel = byId("shown");
   let ending = null;
@@ -45,7 +45,7 @@ export function shown({ queries, can, edit, announce, emptied }) {
     }
     if (moved) announce(`Shown beside: ${name || "the plan of everything"}.`);
     if (moved && document.activeElement === document.body) panel.focus();
-    if (panel.getBoundingClientRect().top > innerHeight - MOST_BELOW) panel.scrollIntoView({ block: "start" });
+    if (panel.getBoundingClientRect().top > innerHeight - MAX_BELOW) panel.scrollIntoView({ block: "start" });
   }
 
   function show(kind, name) {

@@ -1,4 +1,4 @@
-// One stream: columns, clocks, the tuples that no query sees, and its end.
+// One stream: columns, clocks, the rows that no query sees, and its end.
 
 import { get, json, problemOrAway } from "./api.js";
 import { confirmed } from "./confirm.js";
@@ -19,9 +19,9 @@ export function showStream(panel, name, { announce }) {
   const sql = el("pre", { class: "sql-text", tabindex: "0", "aria-label": "SQL of the stream" });
   const columns = el("tbody");
   const letters = el("tbody");
-  const none = el("p", { class: "empty" }, "None: no tuple came late or malformed.");
+  const none = el("p", { class: "empty" }, "None: no row came late or malformed.");
   let counted = null;
-  const lettersTable = table("Dead letters", ["Received", "Why", "Detail", "Tuple"], letters);
+  const lettersTable = table("Dead letters", ["Received", "Why", "Detail", "Row"], letters);
   const known = el(
     "div",
     { hidden: true },
@@ -30,7 +30,7 @@ export function showStream(panel, name, { announce }) {
     facts,
     el("h3", {}, "Columns"),
     table("Columns", ["Name", "Type", "Role"], columns),
-    el("h3", {}, "Dead letters: tuples that no query sees, the oldest that are kept"),
+    el("h3", {}, "Dead letters: rows that no query sees, the oldest that are kept"),
     none,
     el(
       "div",
@@ -78,7 +78,7 @@ export function showStream(panel, name, { announce }) {
     say(error, stream.error ?? "");
     error.hidden = !stream.error;
     definitions(facts, [
-      ["Tuples", count(stream.tuples)],
+      ["Rows", count(stream.tuples)],
       ["Late", count(stream.late)],
       ["Malformed", count(stream.malformed)],
       ["Skipped", stream.skipped ? count(stream.skipped) : null],
@@ -125,7 +125,7 @@ export function showStream(panel, name, { announce }) {
   }
 
   async function end() {
-    if (!(await confirmed(`Drop stream ${name}?`, "Its tuples and counts are forgotten.", "Keep it", "Drop it")))
+    if (!(await confirmed(`Drop stream ${name}?`, "Its rows and counts are forgotten.", "Keep it", "Drop it")))
       return;
     trouble.hidden = true;
     try {

@@ -7,14 +7,14 @@ import { draw, History } from "./sparkline.js";
 
 const HEADINGS = [
   ["Stream", null],
-  ["Tuples/s", "number"],
+  ["Rows/s", "number"],
   ["", "trend"],
   ["Watermark", "number"],
   ["Late", "number"],
   ["Malformed", "number"],
 ];
 
-/** How many tuples a second came between the last two looks at a stream. */
+/** How many rows a second came between the last two looks at a stream. */
 class Rates {
   #seen = new Map();
 
@@ -99,7 +99,7 @@ function update(node, stream, rate, trend) {
   draw(line.firstElementChild, trend);
   const behind = secondsBehind(stream.watermark);
   say(watermark, stream.idle ? "idle" : ago(behind));
-  set(watermark, "title", stream.watermark ? `watermark ${stream.watermark}, clock ${stream.clock}` : "no tuple yet");
+  set(watermark, "title", stream.watermark ? `watermark ${stream.watermark}, clock ${stream.clock}` : "no row yet");
   warn(late, stream.late);
   warn(malformed, stream.malformed);
 }

@@ -2,7 +2,7 @@
 
 import { el, set } from "./dom.js";
 
-/** Return `{list, panels, choose}` for `[[id, title, panel]…]`; `onChoose(id)` is told of every change. */
+/** Return `{list, panels, choose}` for `[[id, title, panel]…]`; `onChoose(id)` is called on every change. */
 export function tabs(label, entries, onChoose) {
   const buttons = entries.map(([id, title]) =>
     el(

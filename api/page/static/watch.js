@@ -8,7 +8,7 @@ import { rowsTable } from "./rows.js";
 import { Series } from "./series.js";
 
 const TAIL = 400;
-const MOST_ROWS_PER_SECOND = 3000;
+const MAX_ROWS_PER_SECOND = 3000;
 const RENDER_MS = 300;
 const TEXTS = {
   open: "Live, times in UTC.",
@@ -37,7 +37,7 @@ export function watch(id, onRows) {
   let feed = begin();
 
   function begin() {
-    return follow(id, { tail: TAIL, mostPerSecond: MOST_ROWS_PER_SECOND, onRows: came, onState: told });
+    return follow(id, { tail: TAIL, maxPerSecond: MAX_ROWS_PER_SECOND, onRows: came, onState: showState });
   }
 
   function came(texts) {
@@ -56,7 +56,7 @@ export function watch(id, onRows) {
     onRows();
   }
 
-  function told(what) {
+  function showState(what) {
     if (what === "open" && note.dataset.kind === "sampled") return;
     say(note, TEXTS[what] ?? what);
     set(note, "data-kind", what in TEXTS ? what : "failed");

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from braid.operators import kernels
 from braid.operators.aggregation.due import Due
 from braid.operators.aggregation.space_queries import Predicates, SpaceQueries
+from braid.operators.joins.inputs import LiveInput, join_of
 from braid.operators.joins.keys import InputKeys
 from braid.operators.joins.matches.firing import DueJoins, JoinedWindow, WindowId
 from braid.operators.joins.matches.relations import MANY, Rows
-from braid.operators.joins.parts import Part, join_of
 from braid.operators.live_queries import LiveQuery
 from braid.operators.predicates.cells import CellMap
 from braid.operators.predicates.query_set import Bools
@@ -43,7 +43,7 @@ _MAX_AT_ONCE = 1 << 22
 class CountedWindow:
     """How many rows a window has, :data:`MANY` for that or more, and the greatest event time in its slices (µs)."""
 
-    parts: tuple[Part, ...]
+    live_inputs: tuple[LiveInput, ...]
     start: int
     end: int
     rows: int
@@ -70,7 +70,7 @@ def count_alone(keys: Sequence[InputKeys], windows: Sequence[JoinedWindow]) -> C
     for window in windows:
         for mask, contents, taking_part in zip(wanted, window.contents, window.joined.taking_part, strict=True):
             mask[contents.rows[taking_part]] = True
-    counted = [CountedWindow(w.parts, w.start, w.end, w.joined.total, w.newest) for w in windows]
+    counted = [CountedWindow(w.live_inputs, w.start, w.end, w.joined.total, w.newest) for w in windows]
     return CountedJoins(counted, keys, wanted)
 
 
@@ -118,13 +118,13 @@ class _Candidate:
 
 def _candidates(due: DueJoins, predicates: Predicates) -> Iterator[_Candidate]:
     """Yield the windows whose rows may be counted in pairs."""
-    parts = due.operator.joins[0]
-    if len(parts) != 2 or not parts[0].attributes or parts[0].attributes != parts[1].attributes:
+    live_inputs = due.operator.joins[0]
+    if len(live_inputs) != 2 or not live_inputs[0].attributes or live_inputs[0].attributes != live_inputs[1].attributes:
         return
     for window_id, inputs in due.windows.items():
-        parts_of_query = due.by_id[window_id[0]]
-        is_inner = not any(part.input.outer_of for part in parts_of_query)
-        if len(inputs) == 2 and join_of(parts_of_query[0].live).is_formed_late and is_inner:
+        inputs_of_query = due.by_id[window_id[0]]
+        is_inner = not any(live_input.input.outer_of for live_input in inputs_of_query)
+        if len(inputs) == 2 and join_of(inputs_of_query[0].live).is_formed_late and is_inner:
             left, right = inputs[0], inputs[1]
             first, second = (SpaceKey.of(window.query.query, predicates(window.query)) for window in (left, right))
             yield _Candidate(window_id, (left, right), (first, second))
@@ -255,13 +255,13 @@ def _entries(space: _Space, start: int, end: int) -> _Entries | None:
     return _Entries(np.concatenate(code_parts), np.concatenate(cell_parts), numbers, space.cells, max(newest_parts))
 
 
-def _count_pairs(left: _Entries, right: _Entries, most_steps: int, has_pairs: Bools) -> npt.NDArray[np.int64] | None:
+def _count_pairs(left: _Entries, right: _Entries, max_steps: int, has_pairs: Bools) -> npt.NDArray[np.int64] | None:
     """Return how many pairs with the same code lie in each pair of cells; None where that is not quick.
 
     Codes with pairs are marked in ``has_pairs``, shape (codes,).
     """
     ordered = _Ordered.of(right, len(has_pairs))
-    if ordered.steps(left) > most_steps or left.cells * right.cells > _MAX_CELLS:
+    if ordered.steps(left) > max_steps or left.cells * right.cells > _MAX_CELLS:
         return None
     if float(left.number.sum()) * float(right.number.sum()) > _MAX_ROWS:
         return None

@@ -30,25 +30,25 @@ def fire_joins(
     predicates: Predicates,
     after: int,
     upto: int,
-    most_rows: int,
+    max_rows: int,
     failures: dict[str, str],
 ) -> tuple[Fired | None, JoinedRows | None]:
     """Return what the windows give that end in ``(after, upto]``: rows that are formed, and what others are formed of.
 
-    ``buckets`` and ``tuples`` are by operator of the parts. Of a window ``most_rows`` are kept; ``failures`` gets
+    ``buckets`` and ``tuples`` are by operator of the parts. Of a window ``max_rows`` are kept; ``failures`` gets
     messages by query id.
     """
     if operator.is_sessions:
-        return fire_session_joins(operator, tuples, after, upto, most_rows, failures), None
+        return fire_session_joins(operator, tuples, after, upto, max_rows, failures), None
     due = due_joins(operator, buckets, tuples, after, upto)
     if due is None:
         return None, None
     counted, uncounted = count_together(due, predicates)
     windows = list(join_windows(due, uncounted, predicates, failures))
     groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), failures)
-    tested = fire_tested([w for w in windows if not w.join.is_factorised], tuples, most_rows, failures)
+    tested = fire_tested([w for w in windows if not w.join.is_factorised], tuples, max_rows, failures)
     formed = [part for part in (groups, tested) if part is not None]
     counted = counted.with_more(count_alone(due.keys, [window for window in windows if window.join.is_formed_late]))
     return combine_fired(formed) if formed else None, joined_rows(
-        counted, tuples, most_rows
+        counted, tuples, max_rows
     ) if counted.windows else None

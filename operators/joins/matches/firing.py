@@ -21,9 +21,9 @@ from braid.operators.aggregation.firing import window_contents
 from braid.operators.aggregation.shared_aggregation import sliding_window
 from braid.operators.aggregation.space_queries import Predicates
 from braid.operators.arrays import Numbers
+from braid.operators.joins.inputs import LiveInput, join_of, live_inputs_of, splits_of
 from braid.operators.joins.keys import InputKeys, number_keys
 from braid.operators.joins.matches.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
-from braid.operators.joins.parts import Part, join_of, parts_of, splits_of
 from braid.operators.joins.query import Join
 from braid.operators.live_queries import LiveQueries
 from braid.operators.query_parts import JOIN
@@ -40,14 +40,14 @@ WindowId = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class JoinOperator:
-    """Live joins whose parts run in the same operators, and those parts, by slot.
+    """Live joins whose live inputs run in the same operators, and those live inputs, by slot.
 
     ``operator`` is the name under which the plan has them; those with other key splits of it have other names.
     """
 
     name: str
     operator: str
-    joins: Sequence[tuple[Part, ...]]
+    joins: Sequence[tuple[LiveInput, ...]]
 
     @cached_property
     def streams(self) -> tuple[str, ...]:
@@ -62,15 +62,18 @@ class JoinOperator:
     @cached_property
     def is_outer(self) -> list[bool]:
         """Of each input whether it is an outer one in any of them."""
-        return [any(part.input.outer_of for part in parts_of_input) for parts_of_input in zip(*self.joins, strict=True)]
+        return [
+            any(live_input.input.outer_of for live_input in joins_at_input)
+            for joins_at_input in zip(*self.joins, strict=True)
+        ]
 
     @cached_property
-    def by_window(self) -> dict[Window, list[tuple[Part, ...]]]:
+    def by_window(self) -> dict[Window, list[tuple[LiveInput, ...]]]:
         """The joins by their window; not for sessions."""
-        joins: dict[Window, list[tuple[Part, ...]]] = {}
-        for parts in self.joins:
-            window = sliding_window(parts[0].live)
-            joins.setdefault(window, []).append(parts)
+        joins: dict[Window, list[tuple[LiveInput, ...]]] = {}
+        for live_inputs in self.joins:
+            window = sliding_window(live_inputs[0].live)
+            joins.setdefault(window, []).append(live_inputs)
         return joins
 
     def reached(self, watermarks: Mapping[str, int | None]) -> int | None:
@@ -93,16 +96,16 @@ class DueJoins:
     keys: Sequence[InputKeys]
 
     @cached_property
-    def by_id(self) -> dict[str, tuple[Part, ...]]:
-        """The parts of each query."""
-        return {parts[0].live.id: parts for parts in self.operator.joins}
+    def by_id(self) -> dict[str, tuple[LiveInput, ...]]:
+        """The live inputs of each query."""
+        return {live_inputs[0].live.id: live_inputs for live_inputs in self.operator.joins}
 
 
 @dataclass(frozen=True)
-class PartContents:
-    """What a part holds of a window: rows of ``keys.distinct``, and for each of them the components of its tuples.
+class InputContents:
+    """What an input holds of a window: rows of ``keys.distinct``, and for each of them the components of its tuples.
 
-    ``newest`` is the greatest event time in its slices (µs), None for a part without tuples.
+    ``newest`` is the greatest event time in its slices (µs), None for a live input without tuples.
     """
 
     keys: InputKeys
@@ -113,18 +116,18 @@ class PartContents:
 
 @dataclass(frozen=True)
 class JoinedWindow:
-    """A window of a join that has rows: what its parts hold, by key, and what these give when they are joined."""
+    """A window of a join that has rows: what its live inputs hold, by key, and what these give when they are joined."""
 
-    parts: tuple[Part, ...]
+    live_inputs: tuple[LiveInput, ...]
     start: int
     end: int
-    contents: Sequence[PartContents]
+    contents: Sequence[InputContents]
     joined: JoinResult
 
     @property
     def join(self) -> Join:
         """The query."""
-        return join_of(self.parts[0].live)
+        return join_of(self.live_inputs[0].live)
 
     @cached_property
     def combinations(self) -> list[Rows]:
@@ -136,9 +139,9 @@ class JoinedWindow:
 
     @cached_property
     def multiplicities(self) -> list[Numbers]:
-        """How many tuples each part has in each combination; 1 where an outer one has none."""
+        """How many tuples each live input has in each combination; 1 where an outer one has none."""
         pairs = zip(self.contents, self.combinations, strict=True)
-        return [picked(part_contents.numbers[COUNT_NAME], at, 1) for part_contents, at in pairs]
+        return [picked(input_contents.numbers[COUNT_NAME], at, 1) for input_contents, at in pairs]
 
     def rows(self) -> Numbers:
         """Return the number of joined rows of each combination."""
@@ -147,16 +150,16 @@ class JoinedWindow:
     @property
     def newest(self) -> int:
         """The greatest event time in the slices that it was made of (µs)."""
-        return max(part_contents.newest for part_contents in self.contents if part_contents.newest is not None)
+        return max(input_contents.newest for input_contents in self.contents if input_contents.newest is not None)
 
 
 def join_operators(live: LiveQueries) -> dict[str, JoinOperator]:
     """Return the operators of live joins, by name."""
-    by_name: dict[tuple[str, str], list[tuple[Part, ...]]] = {}
+    by_name: dict[tuple[str, str], list[tuple[LiveInput, ...]]] = {}
     for query in live.of_kind(JOIN):
         for split, starts in splits_of(query, live.splits.get(query.operator, ())):
             name = split.name_of(query.operator)
-            by_name.setdefault((name, query.operator), []).append(parts_of(query, split, starts))
+            by_name.setdefault((name, query.operator), []).append(live_inputs_of(query, split, starts))
     return {name: JoinOperator(name, operator, members) for (name, operator), members in by_name.items()}
 
 
@@ -169,26 +172,29 @@ def due_joins(
 ) -> DueJoins | None:
     """Return the windows that end in ``(after, upto]``, None for none.
 
-    ``buckets`` and ``tuples`` are by operator of the parts; of tuples only the keys are looked at.
+    ``buckets`` and ``tuples`` are by operator of the live inputs; of tuples only the keys are looked at.
     """
     windows = dict(_due(operator, buckets, after, upto))
     if not windows:
         return None
-    parts = operator.joins[0]
+    live_inputs = operator.joins[0]
     first, last = min(start for _, start, _ in windows), max(end for _, _, end in windows)
-    due_of_parts = [[due[part.number] for due in windows.values() if part.number in due] for part in parts]
-    buckets_of_parts = [
-        _read_by(buckets.get(part.operator, ()), due) for part, due in zip(parts, due_of_parts, strict=True)
+    due_of_inputs = [
+        [due[live_input.number] for due in windows.values() if live_input.number in due] for live_input in live_inputs
+    ]
+    buckets_of_inputs = [
+        _read_by(buckets.get(live_input.operator, ()), due)
+        for live_input, due in zip(live_inputs, due_of_inputs, strict=True)
     ]
     keys = number_keys(
-        [part.attributes for part in parts],
+        [live_input.attributes for live_input in live_inputs],
         operator.is_outer,
         [
-            [*(b.keys for b in counted), *(b.keys for b in between(tuples.get(part.operator, ()), first, last))]
-            for part, counted in zip(parts, buckets_of_parts, strict=True)
+            [*(b.keys for b in counted), *(b.keys for b in between(tuples.get(live_input.operator, ()), first, last))]
+            for live_input, counted in zip(live_inputs, buckets_of_inputs, strict=True)
         ],
     )
-    return DueJoins(operator, windows, buckets_of_parts, keys)
+    return DueJoins(operator, windows, buckets_of_inputs, keys)
 
 
 def join_windows(
@@ -198,7 +204,7 @@ def join_windows(
 
     A window with too many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
     """
-    by_window: dict[WindowId, dict[int, list[PartContents]]] = {}
+    by_window: dict[WindowId, dict[int, list[InputContents]]] = {}
     ids = list(window_ids)
     for number, (keys, buckets) in enumerate(zip(due.keys, due.buckets, strict=True)):
         due_of_input = [due.windows[window_id][number] for window_id in ids if number in due.windows[window_id]]
@@ -207,25 +213,27 @@ def join_windows(
                 window_id = window.query.id.rpartition("#")[0], window.start, window.end
                 by_window.setdefault(window_id, {}).setdefault(number, []).append(contents)
     for (query, start, end), inputs in by_window.items():
-        parts = due.by_id[query]
-        part_contents = [_concatenated(inputs.get(part.number), due.keys[part.number]) for part in parts]
+        live_inputs = due.by_id[query]
+        input_contents = [
+            _concatenated(inputs.get(live_input.number), due.keys[live_input.number]) for live_input in live_inputs
+        ]
         relations = [
             Relation(
                 len(contents.rows),
                 {attribute: code[contents.rows] for attribute, code in contents.keys.codes.items()},
-                part.input.outer_of,
-                part.input.anti,
+                live_input.input.outer_of,
+                live_input.input.anti,
             )
-            for part, contents in zip(parts, part_contents, strict=True)
+            for live_input, contents in zip(live_inputs, input_contents, strict=True)
         ]
         try:
-            counts = [contents.numbers[COUNT_NAME] for contents in part_contents]
-            joined = JoinResult(relations, counts, join_of(parts[0].live).is_reordered)
+            counts = [contents.numbers[COUNT_NAME] for contents in input_contents]
+            joined = JoinResult(relations, counts, join_of(live_inputs[0].live).is_reordered)
         except TooManyCombinations as error:
             failures[query] = beyond_combinations(error)
             continue
         if joined.taking_part[0].any():
-            yield JoinedWindow(parts, start, end, part_contents, joined)
+            yield JoinedWindow(live_inputs, start, end, input_contents, joined)
 
 
 def beyond_combinations(error: TooManyCombinations) -> str:
@@ -246,18 +254,18 @@ def _due(
     slices = np.unique(np.concatenate([bucket.slices for bucket in first]), axis=0)
     for window in with_ends_in(list(operator.by_window), after, upto):
         bounds = due_windows(slices, window, after, upto).tolist()
-        for parts in operator.by_window[window]:
-            begins = [part.query.after(part.query.query.streams[0]) + 1 for part in parts]
-            until = min(part.query.until(part.query.query.streams[0]) for part in parts)
-            first_start, last_start = parts[0].starts
+        for live_inputs in operator.by_window[window]:
+            begins = [live_input.query.after(live_input.query.query.streams[0]) + 1 for live_input in live_inputs]
+            until = min(live_input.query.until(live_input.query.query.streams[0]) for live_input in live_inputs)
+            first_start, last_start = live_inputs[0].starts
             for start, end in bounds:
                 if end > until or end <= begins[0] or not first_start < start <= last_start:
                     continue
                 yield (
-                    (parts[0].live.id, start, end),
+                    (live_inputs[0].live.id, start, end),
                     {
-                        part.number: Due(part.query, start, end, max(start, begin))
-                        for part, begin in zip(parts, begins, strict=True)
+                        live_input.number: Due(live_input.query, start, end, max(start, begin))
+                        for live_input, begin in zip(live_inputs, begins, strict=True)
                         if end > begin
                     },
                 )
@@ -271,7 +279,7 @@ def _read_by(buckets: Sequence[Bucket], due: Sequence[Due]) -> list[Bucket]:
     return [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
 
 
-def _by_due(windows: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, PartContents]]:
+def _by_due(windows: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, InputContents]]:
     """Yield what each of several windows holds."""
     counts = windows.counts(windows.runs)
     names = [name for name in windows.totals.names if name != COUNT_NAME]
@@ -285,7 +293,7 @@ def _by_due(windows: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, Par
             numbers[name] = total[number][present]
         ranks = {name: dictionary for name, dictionary in windows.dictionaries.items() if name in numbers}
         values = _values_of_ranks(numbers, ranks)
-        yield due, PartContents(keys, present + windows.first_key, {**numbers, **values}, newest[number])
+        yield due, InputContents(keys, present + windows.first_key, {**numbers, **values}, newest[number])
 
 
 def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, pa.Array]) -> dict[str, Numbers]:
@@ -300,15 +308,15 @@ def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, 
     return values_of
 
 
-def _concatenated(parts: Sequence[PartContents] | None, keys: InputKeys) -> PartContents:
+def _concatenated(contents: Sequence[InputContents] | None, keys: InputKeys) -> InputContents:
     """Return all that one window holds, given what it holds of several ranges of keys."""
-    if not parts:
-        return PartContents(keys, np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
-    if len(parts) == 1:
-        return parts[0]
-    names = parts[0].numbers
-    numbers = {name: np.concatenate([part.numbers[name] for part in parts]) for name in names}
-    return PartContents(parts[0].keys, np.concatenate([part.rows for part in parts]), numbers, parts[0].newest)
+    if not contents:
+        return InputContents(keys, np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
+    if len(contents) == 1:
+        return contents[0]
+    names = contents[0].numbers
+    numbers = {name: np.concatenate([one.numbers[name] for one in contents]) for name in names}
+    return InputContents(contents[0].keys, np.concatenate([one.rows for one in contents]), numbers, contents[0].newest)
 
 
 def product(factors: Iterable[Numbers], length: int) -> Numbers:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from braid.operators.expressions import Expression
+from braid.operators.joins.inputs import join_of
 from braid.operators.joins.matches.groups import distinct_counts, merged
-from braid.operators.joins.parts import join_of
 from braid.operators.live_queries import LiveQuery
 from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from braid.operators.state import components
@@ -32,16 +32,16 @@ class EvaluationFailed(Exception):
 
 
 def rows_or_groups(
-    live: LiveQuery, pieces: Iterable[Tuples], most_rows: int, failures: dict[str, str]
+    live: LiveQuery, pieces: Iterable[Tuples], max_rows: int, failures: dict[str, str]
 ) -> pa.Table | None:
     """Return the rows of a query, or their groups; None when there is none.
 
-    ``pieces`` are joined rows, columns ``alias.column`` and the bounds of their windows. Without GROUP BY ``most_rows``
+    ``pieces`` are joined rows, columns ``alias.column`` and the bounds of their windows. Without GROUP BY ``max_rows``
     of them are kept, and ``failures`` says where there were more. Raises EvaluationFailed.
     """
     tested = (_tested(live, piece) for piece in pieces)
     if join_of(live).grouping is None:
-        return _rows(live, tested, most_rows, failures)
+        return _rows(live, tested, max_rows, failures)
     groups = _groups(live, tested)
     return None if groups is None else apply_having(groups, live, failures)
 
@@ -52,14 +52,14 @@ def _tested(live: LiveQuery, piece: Tuples) -> Tuples:
     return piece if where is None else piece.where(np.asarray(value_of(piece, where).fill_null(False)))
 
 
-def _rows(live: LiveQuery, pieces: Iterable[Tuples], most_rows: int, failures: dict[str, str]) -> pa.Table | None:
-    tables, remaining = [], most_rows
+def _rows(live: LiveQuery, pieces: Iterable[Tuples], max_rows: int, failures: dict[str, str]) -> pa.Table | None:
+    tables, remaining = [], max_rows
     for piece in pieces:
         slot = pa.array(np.full(piece.length, live.slot, dtype=np.int32))
         tables.append(pa.table({SLOT: slot, **piece.columns}).slice(0, remaining))
         if piece.length > remaining:
             failures[live.id] = (
-                f"A window has more rows in one partition than the first {most_rows}, which are kept"
+                f"A window has more rows in one partition than the first {max_rows}, which are kept"
                 " (setting join_row_limit). Join by more columns, or aggregate."
             )
             break

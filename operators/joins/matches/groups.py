@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from braid.operators.arrays import Numbers, Places
 from braid.operators.expressions import Expression
+from braid.operators.joins.inputs import input_of, join_of, measure_of_input
 from braid.operators.joins.matches.firing import JoinedWindow, beyond_combinations, product
 from braid.operators.joins.matches.relations import NO_ROW, Rows, TooManyCombinations, picked
-from braid.operators.joins.parts import input_of, join_of, measure_of_input
 from braid.operators.kernels import double_double
 from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
 from braid.operators.state import components
@@ -30,7 +30,7 @@ def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fi
     """Return the rows of grouped joins, None for no rows; ``failures`` gets messages by query id."""
     tables = []
     for window in windows:
-        live = window.parts[0].live
+        live = window.live_inputs[0].live
         try:
             tables.append((window, apply_having(_groups(window), live, failures)))
         except TooManyCombinations as error:
@@ -43,7 +43,7 @@ def fired_windows(rows: Iterable[tuple[JoinedWindow, pa.Table]]) -> Fired | None
     by_slot: dict[int, list[tuple[JoinedWindow, pa.Table]]] = {}
     for window, table in rows:
         if table.num_rows:
-            by_slot.setdefault(window.parts[0].live.slot, []).append((window, table))
+            by_slot.setdefault(window.live_inputs[0].live.slot, []).append((window, table))
     if not by_slot:
         return None
     slots = sorted(by_slot)
@@ -63,7 +63,7 @@ def fired_windows(rows: Iterable[tuple[JoinedWindow, pa.Table]]) -> Fired | None
 def window_table(window: JoinedWindow, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
     """Return so many rows of a window: their columns, their slot and the window."""
     of_all = {
-        SLOT: np.full(rows, window.parts[0].live.slot, dtype=np.int32),
+        SLOT: np.full(rows, window.live_inputs[0].live.slot, dtype=np.int32),
         WINDOW_START: np.full(rows, window.start).view("datetime64[us]"),
         WINDOW_END: np.full(rows, window.end).view("datetime64[us]"),
     }
@@ -72,7 +72,7 @@ def window_table(window: JoinedWindow, columns: Mapping[str, pa.Array], rows: in
 
 def _groups(window: JoinedWindow) -> pa.Table:
     """Return a row for each group of a window."""
-    grouping = join_of(window.parts[0].live).grouping
+    grouping = join_of(window.live_inputs[0].live).grouping
     assert grouping is not None
     columns = [_column(window, key) for key in grouping.keys]
     coded = encode_keys(columns, len(window.combinations[0]), 1, "")
@@ -87,19 +87,19 @@ def key_arrays(coded: KeyCodes) -> dict[str, pa.Array]:
 
 def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
     """Return the values of an extra key for each combination; NULL where an outer input has no tuple."""
-    number = input_of(join_of(window.parts[0].live), extra) or 0
-    part, contents, at = window.parts[number], window.contents[number], window.combinations[number]
+    number = input_of(join_of(window.live_inputs[0].live), extra) or 0
+    live_input, contents, at = window.live_inputs[number], window.contents[number], window.combinations[number]
     kind = extra.type.arrow
     if not len(contents.rows):
         return pa.nulls(len(at), kind)
-    column = one_array(contents.keys.distinct.column(len(part.attributes) + part.extras.index(extra)))
+    column = one_array(contents.keys.distinct.column(len(live_input.attributes) + live_input.extras.index(extra)))
     rows = picked(contents.rows, at, 0)
     return column.take(pa.array(rows, mask=at == NO_ROW)).cast(kind)
 
 
 def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> pa.Array:
     """Return a measure of each group; ``at`` is the group of each combination."""
-    of_input = measure_of_input(join_of(window.parts[0].live), measure)
+    of_input = measure_of_input(join_of(window.live_inputs[0].live), measure)
     if of_input is None:
         return pa.array(_sums(window.rows(), at, count))
     if measure.function == COUNT_DISTINCT:

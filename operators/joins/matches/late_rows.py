@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from braid.operators import kernels
+from braid.operators.joins.inputs import columns_for_rows, join_of
 from braid.operators.joins.matches.block import COUNT, END, SLOT, START, BlockInput, BlockPiece, JoinBlock
 from braid.operators.joins.matches.counts import CountedJoins
 from braid.operators.joins.matches.relations import MANY
-from braid.operators.joins.parts import columns_for_rows, join_of
 from braid.operators.state.tuple_bucket import TupleBucket, between
 
 WORTH_REFERRING = 1 / 8
@@ -39,22 +39,22 @@ class JoinedRows:
     beyond: Mapping[str, str]
 
 
-def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket]], most_rows: int) -> JoinedRows:
-    """Return the rows of windows of one join operator, at most ``most_rows`` of each.
+def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket]], max_rows: int) -> JoinedRows:
+    """Return the rows of windows of one join operator, at most ``max_rows`` of each.
 
-    ``tuples`` are the tuple buckets of each part's operator.
+    ``tuples`` are the tuple buckets of each live input's operator.
     """
     window_rows, beyond = [], {}
     counts, windows = Counter[int](), Counter[int]()
     latest: dict[int, int] = {}
     for window in counted.windows:
-        live, total = window.parts[0].live, window.rows
-        if total > most_rows:
+        live, total = window.live_inputs[0].live, window.rows
+        if total > max_rows:
             beyond[live.id] = (
-                f"A window has {_row_count(total)} rows in one partition, of which the first {most_rows} are kept"
+                f"A window has {_row_count(total)} rows in one partition, of which the first {max_rows} are kept"
                 " (setting join_row_limit). Join by more columns, or aggregate."
             )
-        rows = min(total, most_rows)
+        rows = min(total, max_rows)
         window_rows.append((live.slot, window.end, window.start, rows))
         counts[live.slot] += rows
         windows[live.slot] += 1
@@ -74,12 +74,15 @@ def _row_count(rows: int) -> str:
 def _block_input(counted: CountedJoins, number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> BlockInput:
     """Return the tuples of one input that take part in some window."""
     windows, keys = counted.windows, counted.keys[number]
-    part, lives = windows[0].parts[number], {window.parts[0].live.id: window.parts[0].live for window in windows}
+    live_input, lives = (
+        windows[0].live_inputs[number],
+        {window.live_inputs[0].live.id: window.live_inputs[0].live for window in windows},
+    )
     names = sorted({name for live in lives.values() for name in columns_for_rows(join_of(live), number)})
     first, last = min(window.start for window in windows), max(window.end for window in windows)
     is_wanted = np.ascontiguousarray(counted.wanted[number])
     pieces, places = [], [np.empty(0, dtype=np.int32)]
-    for bucket in between(tuples.get(part.operator, ()), first, last):
+    for bucket in between(tuples.get(live_input.operator, ()), first, last):
         rows, of_keys = (np.empty(len(bucket.key), dtype=np.int32) for _ in range(2))
         place_of, index = keys.places[id(bucket.keys)], bucket.index
         count = kernels.pick_tuples(

@@ -25,8 +25,8 @@ class Pairs:
         self, rows: tuple[Places, Places], codes: tuple[Places, Places], outer: bool = False, anti: bool = False
     ) -> None:
         self._left, self._right = rows
-        most_groups = len(self._left)
-        groups, before = np.empty((most_groups, 4), dtype=np.int32), np.empty(most_groups + 1, dtype=np.int64)
+        max_groups = len(self._left)
+        groups, before = np.empty((max_groups, 4), dtype=np.int32), np.empty(max_groups + 1, dtype=np.int64)
         count = kernels.match_groups(
             groups, before, self._left, codes[0], self._right, codes[1], not anti, outer or anti, MANY
         )

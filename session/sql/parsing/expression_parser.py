@@ -19,7 +19,7 @@ from braid.session.sql.parsing.cursor import Cursor
 from braid.session.sql.parsing.durations import parse_interval
 from braid.session.sql.parsing.function_names import AGGREGATES, DISTINCT_AGGREGATES, FUNCTION_NAMES, unknown_function
 
-SUBQUERY = "Subqueries are not supported yet; register the inner SELECT as its own query."
+SUBQUERY = "Subqueries are not supported yet. Write the condition itself, or join with a stream or table of the values."
 _LITERALS = (TokenType.STRING, TokenType.NUMBER)
 
 
@@ -202,7 +202,7 @@ class ExpressionParser(Cursor):
             )
         self._advance()
         if self.at("*"):
-            raise self.not_allowed("Write COUNT(*) for all tuples, or COUNT(DISTINCT value).")
+            raise self.not_allowed("Write COUNT(*) for all rows, or COUNT(DISTINCT value).")
         values = [] if self.at(")") else self._parse_csv(self._parse_disjunction)
         return [exp.Distinct(expressions=values)] if name == "COUNT" else values
 

@@ -45,7 +45,7 @@ class BraidParser(ExpressionParser):
     def select(self) -> Select:
         """Read a SELECT up to where it ends."""
         if self.at("WITH"):
-            raise self.not_allowed("WITH is not supported yet; register the inner SELECT as its own query.")
+            raise self.not_allowed("WITH is not supported yet. Name a stream or a table in FROM.")
         if not self.at("SELECT"):
             raise self.unexpected("SELECT")
         start = self.start
@@ -151,7 +151,7 @@ class BraidParser(ExpressionParser):
 
     def _parse_source(self) -> WindowedSource:
         if self.at("("):
-            raise self.not_allowed("Subqueries are not supported yet; name a stream in FROM.")
+            raise self.not_allowed("Subqueries are not supported yet. Name a stream or a table in FROM.")
         if self.ahead() == "(" and (self.word in WINDOW_FUNCTIONS or self.word == "TABLE"):
             return parse_window_function(self)
         if self.at("LATERAL", "UNNEST", "VALUES"):
@@ -163,7 +163,7 @@ class BraidParser(ExpressionParser):
             return source
         at = self.start
         if source.window is not None:
-            raise self.not_allowed("A stream must have one window; this one has two.")
+            raise self.not_allowed("A stream must have one window; this one has two. Remove one.")
         return replace(source, window=parse_range(self), window_at=at)
 
     # what follows FROM

@@ -31,7 +31,7 @@ def make_window(cursor: Cursor, at: int, size_us: int, slide_us: int, offset_us:
         raise cursor.not_allowed("A window's size and slide must be at least 1 MILLISECOND.", at)
     if size_us > MAX_WINDOWS_PER_TUPLE * slide_us:
         raise cursor.not_allowed(
-            f"A tuple must lie in at most {MAX_WINDOWS_PER_TUPLE} windows (size / slide);"
+            f"A row must lie in at most {MAX_WINDOWS_PER_TUPLE} windows (size / slide);"
             f" here it lies in {-(-size_us // slide_us)}. Make the slide longer or the size shorter.",
             at,
         )

@@ -107,7 +107,7 @@ class DiscoveringFileConnector(FileConnector):
             self._index, options, self._format, definition.schema, folder, self._replay, storage.location
         )
         subject = f"Stream {self._name!r} from folder {options.path!r}"
-        # whatever a file makes a library raise is told, and tried again
+        # whatever a file makes a library raise is shown, and tried again
         self._watch = OffsetWatch(discovery.extents, subject, (Exception,), every_seconds=ASK_EVERY_SECONDS)
 
     @property

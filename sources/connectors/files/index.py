@@ -2,7 +2,7 @@
 
 Invariants:
 
-- Files are only ever added, at the end, and are durable before the offsets of their records are told to anybody: a
+- Files are only ever added, at the end, and are durable before the offsets of their records are given to anybody: a
   replayed batch finds what it read.
 - A record log holds them, about MAX_FILES to a record. The last record is written anew, with more, until it is full,
   so that there are few of them; readers see it as it was or as it is.

@@ -34,7 +34,7 @@ class FileOptions:
 
     def __post_init__(self) -> None:
         if not self.path:
-            raise NotAllowed("Connector 'file' must know its folder; add path = 'FOLDER' to WITH.")
+            raise NotAllowed("Connector 'file' needs a folder. Add path = 'FOLDER' to WITH.")
         check_delimiter(self.delimiter)
         if self.replay_speed is not None and not (math.isfinite(self.replay_speed) and self.replay_speed > 0):
             raise NotAllowed(f"Option 'replay_speed' must be a number above 0; got {self.replay_speed}.")
@@ -47,7 +47,7 @@ def read_options(format: str, options: Mapping[str, str]) -> FileOptions:
     if unknown:
         known = ", ".join(map(repr, _OPTIONS[format]))
         raise NotAllowed(
-            f"Connector 'file' with format {format!r} has the options {known}; got {', '.join(map(repr, unknown))}."
+            f"Connector 'file' with format {format!r} has no option {', '.join(map(repr, unknown))}. It has {known}."
         )
     switches = {"header": "true", "bounded": "false"}
     for name, default in switches.items():

@@ -104,12 +104,12 @@ class KafkaOptions:
 
     def __post_init__(self) -> None:
         if not self.topic:
-            raise NotAllowed("Connector 'kafka' must know its topic; add topic = 'NAME' to WITH.")
+            raise NotAllowed("Connector 'kafka' needs a topic. Add topic = 'NAME' to WITH.")
         if not is_topic(self.topic):
             raise NotAllowed(f"Option 'topic' must be {TOPIC_RULE}; got {self.topic[:300]!r}.")
         if not self.properties.get(SERVERS):
             raise NotAllowed(
-                f"Connector 'kafka' must know its brokers; add '{PREFIX}{SERVERS}' = 'HOST:PORT,HOST:PORT' to WITH."
+                f"Connector 'kafka' needs its brokers. Add '{PREFIX}{SERVERS}' = 'HOST:PORT,HOST:PORT' to WITH."
             )
         check_properties(self.properties)
         if self.mode not in MODES:
@@ -156,7 +156,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     for name in properties:
         if name not in PROPERTIES:
             raise NotAllowed(
-                f"Option '{PREFIX}{name}' is none that may be set; there are"
+                f"Option '{PREFIX}{name}' is not supported. Supported are"
                 f" {', '.join(PREFIX + known for known in PROPERTIES)}."
             )
         if name.endswith(".url") and "@" in properties[name]:
@@ -199,7 +199,7 @@ def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> K
     for option in options:
         if option not in (*_OPTIONS, *of_format) and not option.startswith(PREFIX):
             known = ", ".join(map(repr, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
-            raise NotAllowed(f"Connector 'kafka' has the options {known}; got {option!r}.")
+            raise NotAllowed(f"Connector 'kafka' has no option {option!r}. It has {known}.")
     return KafkaOptions(
         options.get("topic", ""),
         {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)},

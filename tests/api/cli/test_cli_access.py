@@ -45,7 +45,7 @@ def test_a_tenant_and_its_keys_from_beginning_to_end(braid: Braid, monkeypatch: 
 
 @pytest.mark.usefixtures("rest")
 @pytest.mark.parametrize(
-    ("key", "status", "words"), [(None, 1, "BRAID_API_KEY"), ("wrong", 1, "not known"), ("ü", 2, "ASCII")]
+    ("key", "status", "words"), [(None, 1, "BRAID_API_KEY"), ("wrong", 1, "This API key is unknown"), ("ü", 2, "ASCII")]
 )
 def test_a_wrong_key_is_said(
     braid: Braid, monkeypatch: pytest.MonkeyPatch, key: str | None, status: int, words: str

@@ -16,7 +16,7 @@ from tests.api.cli.playback import Braid, Playback, problem
 
 COMMANDS = [
     "serve",
-    "route",
+    "deliver",
     "query",
     "queries",
     "results",
@@ -65,7 +65,7 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
 
 @pytest.mark.parametrize(
     "command",
-    [each for name, each in leaves() if name not in ("serve", "route", "demo", "bench", "drop", "push", "revoke")],
+    [each for name, each in leaves() if name not in ("serve", "deliver", "demo", "bench", "drop", "push", "revoke")],
     ids=lambda command: command.name,
 )
 def test_every_command_that_prints_data_knows_json(command: click.Command) -> None:

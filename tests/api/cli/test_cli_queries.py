@@ -95,7 +95,7 @@ def test_explain_of_a_text_registers_nothing(service: Playback, braid: Braid, te
 
 
 def test_sql_prints_what_the_statement_gives(service: Playback, braid: Braid) -> None:
-    assert braid("sql", "CREATE STREAM …").stdout == "name   purchases\nstate  declared\n"
+    assert braid("sql", "CREATE STREAM …").stdout == "stream purchases is declared\n"
     assert service.last().json == {"sql": "CREATE STREAM …"}
     service.play(answer({"streams": [{"name": "a"}, {"name": "b"}]}))
     assert braid("sql", "SHOW STREAMS").stdout == "name\na\nb\n"

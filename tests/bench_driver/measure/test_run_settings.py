@@ -16,9 +16,9 @@ GROWING = StepResult(rate=100, sustained=False, growth=1.0, pulled_per_second=95
 def test_quick_means_short_steps_and_few() -> None:
     quick = RunSettings(quick=True)
     assert quick.step_seconds == 6.0
-    assert (quick.plan.most_steps, quick.plan.refinements) == (2, 0)
+    assert (quick.plan.max_steps, quick.plan.refinements) == (2, 0)
     assert RunSettings(seconds=2.0, quick=True).step_seconds == 2.0
-    assert RunSettings().plan.most_steps == 9
+    assert RunSettings().plan.max_steps == 9
     assert quick.to_json()["quick"] is True
 
 
@@ -30,7 +30,7 @@ def test_quick_means_short_steps_and_few() -> None:
         {"warm_up_share": 1.0},
         {"latency_load": 0},
         {"latency_load": 1.1},
-        {"most_steps": 0},
+        {"max_steps": 0},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:

@@ -49,17 +49,17 @@ def test_it_steps_down_until_the_rate_is_sustained() -> None:
 
 
 def test_a_system_that_was_cold_in_the_first_step_is_climbed_after() -> None:
-    cold = find(100_000, 1_000_000, SearchPlan(most_steps=8, refinements=5), cold=0.7)
+    cold = find(100_000, 1_000_000, SearchPlan(max_steps=8, refinements=5), cold=0.7)
     assert cold.best is not None
     assert cold.best.rate >= 0.9 * 100_000
     assert cold.best.rate > 1.2 * cold.steps[1].rate
 
 
 def test_it_ends_after_the_most_steps_without_a_result() -> None:
-    result = find(0.0, 1_000_000, SearchPlan(most_steps=3))
+    result = find(0.0, 1_000_000, SearchPlan(max_steps=3))
     assert result.best is None
     assert len(result.steps) == 3
-    assert find(0.0, 4, SearchPlan(most_steps=50)).best is None, "a rate below one ends it"
+    assert find(0.0, 4, SearchPlan(max_steps=50)).best is None, "a rate below one ends it"
 
 
 def test_refinements_are_counted() -> None:
@@ -91,7 +91,7 @@ def test_what_was_taken_of_too_much_does_not_end_the_search_where_it_misleads() 
 
 
 @pytest.mark.parametrize(
-    "fields", [{"most_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}, {"far": 1.0}]
+    "fields", [{"max_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}, {"far": 1.0}]
 )
 def test_a_plan_that_leads_nowhere_is_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="needs"):

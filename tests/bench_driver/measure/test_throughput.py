@@ -59,15 +59,15 @@ def batches(
     offered: float,
     service: float,
     least: float,
-    most_tuples: float = 1e18,
+    max_tuples: float = 1e18,
     noise: float = 0.0,
     seed: int = 1,
 ) -> Line:
-    """A system that takes all there is, at most `most_tuples`, in batches that last at least `least` seconds."""
+    """A system that takes all there is, at most `max_tuples`, in batches that last at least `least` seconds."""
     rng, at, taken = random.Random(seed), 0.33, 0.0
     pulls: list[tuple[float, float]] = []
     while at < seconds:
-        size = min(offered * at - taken, most_tuples)
+        size = min(offered * at - taken, max_tuples)
         taken += size
         # a batch is pulled in three bites
         pulls += [(at + 0.05 * bite, taken - size * (2 - bite) / 3) for bite in range(3)]
@@ -110,7 +110,7 @@ def test_batches_of_uneven_length_pass_nine_times_in_ten() -> None:
 @pytest.mark.parametrize("excess", [0.02, 0.1])
 def test_the_sawtooth_of_batches_of_limited_size_that_cannot_keep_up_fails(least: float, excess: float) -> None:
     offered = RATE / (1 - excess)
-    measured = growth(look(30, offered, batches(30, offered, 1e9, least, most_tuples=RATE * least)), offered)
+    measured = growth(look(30, offered, batches(30, offered, 1e9, least, max_tuples=RATE * least)), offered)
     assert measured.keeps_growing
     assert measured.tuples_per_second == pytest.approx(offered - RATE, rel=0.2)
 
@@ -155,7 +155,7 @@ def test_less_than_comes_between_two_samples_is_no_backlog() -> None:
 def test_the_rate_is_that_of_whole_batches(least: float) -> None:
     points = look(30, RATE, batches(30, RATE, 1.2 * RATE, least))
     assert pulled_rate(points) == pytest.approx(RATE, rel=0.02)
-    limited = look(30, 2 * RATE, batches(30, 2 * RATE, 1e9, least, most_tuples=RATE * least))
+    limited = look(30, 2 * RATE, batches(30, 2 * RATE, 1e9, least, max_tuples=RATE * least))
     assert pulled_rate(limited) == pytest.approx(RATE, rel=0.02)
 
 

@@ -191,7 +191,7 @@ def test_nobody_there_is_down() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"url": "http://h"}, "must have the option 'table'"),
+        ({"url": "http://h"}, "needs the option 'table'"),
         ({"url": "http://h", "table": "a; DROP TABLE b"}, "must be a name"),
         ({"url": "http://h", "table": "t", "password": "plain"}, "must be a reference"),
         ({"url": "http://h/?database=x", "table": "t"}, "must be without"),

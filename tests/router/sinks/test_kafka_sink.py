@@ -248,8 +248,8 @@ def test_what_the_client_says_of_a_secret_does_not_show_it(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"topic": "t"}, "must have the option 'properties.bootstrap.servers'"),
-        ({"properties.bootstrap.servers": "h:1"}, "must have the option 'topic'"),
+        ({"topic": "t"}, "needs the option 'properties.bootstrap.servers'"),
+        ({"properties.bootstrap.servers": "h:1"}, "needs the option 'topic'"),
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "properties.sasl.password": "x"}, "must be a reference"),
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "properties.fetch.min.bytes": "1"}, "is for reading"),
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "key.fields": "y"}, "got 'y'"),

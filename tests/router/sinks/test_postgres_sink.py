@@ -325,8 +325,8 @@ def test_a_url_may_say_how_to_connect() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "must have the option 'url'"),
-        ({"url": "postgresql://h/d"}, "must have the option 'table'"),
+        ({}, "needs the option 'url'"),
+        ({"url": "postgresql://h/d"}, "needs the option 'table'"),
         ({"url": "postgresql://u:secret@h/d", "table": "t"}, "must hold no password"),
         ({"url": "http://h", "table": "t"}, "must be postgresql://"),
         ({"url": "postgresql://h/d", "table": "a.b.c"}, "TABLE or SCHEMA.TABLE"),

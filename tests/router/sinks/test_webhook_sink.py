@@ -174,11 +174,11 @@ def test_headers_are_sent_with_what_they_refer_to(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "must have the option 'url'"),
+        ({}, "needs the option 'url'"),
         ({"url": "ftp://h"}, "http://"),
         ({"url": "http://u:p@h"}, "without a user and a password"),
         ({"url": "http://h", "secret": "plain"}, "must be a reference"),
-        ({"url": "http://h", "head": "x"}, "got 'head'"),
+        ({"url": "http://h", "head": "x"}, "has no option 'head'"),
         ({"url": "http://h:99999"}, "must be http"),
         ({"url": "http://h:0"}, "must be http"),
         ({"url": "http://h:port"}, "must be http"),

@@ -226,7 +226,7 @@ def test_a_table_is_not_refreshed_with_rows_that_do_not_do_for_a_query_that_came
     too_many(packs)
     before = packs.observed()["tables"][0]["refreshing"]
     monkeypatch.setattr(packs.session._rows, "check_matches", create_first)
-    with pytest.raises(NotAllowed, match=r"at most 1000 rows.* tuple of q-1 could have 1001") as refused:
+    with pytest.raises(NotAllowed, match=r"at most 1000 rows.* row of q-1 could have 1001") as refused:
         packs.session.tables.refresh("packs")
     assert created == [refused.value.query_id] == ["q-1"]
     assert packs.observed()["tables"][0]["refreshing"] == before

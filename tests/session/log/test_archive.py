@@ -152,8 +152,8 @@ def test_the_index_has_few_levels_however_many_segments_come() -> None:
     assert sum(len(level.names) for level in index._levels) == 99
 
 
-@pytest.mark.parametrize(("names", "most_bytes"), [(False, 26), (True, 42)])
-def test_a_query_that_is_over_takes_few_bytes_of_memory(names: bool, most_bytes: int) -> None:
+@pytest.mark.parametrize(("names", "max_bytes"), [(False, 26), (True, 42)])
+def test_a_query_that_is_over_takes_few_bytes_of_memory(names: bool, max_bytes: int) -> None:
     queries, index = 100_000, ArchiveIndex()
     tracemalloc.start()
     try:
@@ -165,4 +165,4 @@ def test_a_query_that_is_over_takes_few_bytes_of_memory(names: bool, most_bytes:
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert size < most_bytes * queries
+    assert size < max_bytes * queries

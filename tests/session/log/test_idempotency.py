@@ -56,7 +56,7 @@ def test_outcomes_that_are_torn_are_told_by_their_file(driver: Driver) -> None:
 
 def test_a_key_with_another_request_is_refused(driver: Driver) -> None:
     driver.session.idempotent("key", "print", Client(driver))
-    with pytest.raises(NotAllowed, match="'key' came with another one"):
+    with pytest.raises(NotAllowed, match="'key' belongs to another request"):
         driver.session.idempotent("key", "other", Client(driver))
 
 
@@ -198,7 +198,7 @@ def test_outcomes_on_disk_take_little_memory_and_are_answered_alike(
     assert driver.session._idempotency._newest == {}
     assert len(driver.storage.names("outcomes")) == 3
     assert {key: answer(key) for key in clients} == first
-    with pytest.raises(NotAllowed, match="'key-1' came with another one"):
+    with pytest.raises(NotAllowed, match="'key-1' belongs to another request"):
         driver.session.idempotent("key-1", "other", clients["key-1"])
     driver.clock.advance(60)
     driver.session.step()

@@ -107,12 +107,12 @@ def take(driver: Driver, step: Step, at: int) -> None:
         case "pause" | "resume" if alive:
             query = alive[number % len(alive)]
             begin = driver.session.queries.begin_pause if kind == "pause" else driver.session.queries.begin_resume
-            with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id} is"):
+            with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id}: it is"):
                 assert begin(query.id).wait()[0]["state"] in WANTED[kind]
         case "replace" | "replace now" if alive:
             query = alive[number % len(alive)]
             replacement = Replacement(SELECTION.format(next(iter(query.stream_names.values())), number))
-            with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id} is"):
+            with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id}: it is"):
                 driver.session.queries.begin_replace(query.id, replacement, drain=kind == "replace").wait()
         case "batch" | "old batch" | "quiet batch":
             streams = [s.definition.id for s in driver.state.catalog.states()]
@@ -433,7 +433,7 @@ def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
     assert versions[0] != versions[1]
     driver.session.write_snapshot()
     assert len(driver.storage.names("tables")) == 2
-    with pytest.raises(Conflict, match=f"2 queries use 'packs': {first}, {second}"):
+    with pytest.raises(Conflict, match=f"Cannot drop table 'packs': queries {first}, {second} use it"):
         driver.session.tables.drop("packs")
     driver.session.queries.delete(first, drain=False)
     driver.flush()
@@ -472,9 +472,9 @@ def test_a_query_whose_table_cannot_be_kept_is_refused(driver: Driver, monkeypat
 
 def test_a_table_and_a_stream_have_different_names(driver: Driver) -> None:
     driver.session.tables.create(TABLE.format(driver.write_table(1)))
-    with pytest.raises(Conflict, match="The name of a stream must be new; 'PACKS' exists"):
+    with pytest.raises(Conflict, match="Cannot create stream 'PACKS': this name is taken"):
         driver.stream("PACKS")
-    with pytest.raises(Conflict, match="The name of a table must be new; 'purchases' exists"):
+    with pytest.raises(Conflict, match="Cannot create table 'purchases': this name is taken"):
         driver.session.tables.create(TABLE.format(driver.write_table(1)).replace("packs", "purchases", 1))
     assert driver.session.tables.create(TABLE.format("x").replace("TABLE", "TABLE IF NOT EXISTS", 1))["id"] == "t-1"
 

@@ -377,7 +377,7 @@ def test_a_paused_query_fails_while_it_drains(driver: Driver) -> None:
     driver.batch(failures={query: "evaluation raised"})
     assert state(driver, query) == FAILED
     step(driver)
-    with pytest.raises(Conflict, match=r"is FAILED\. Register a new one"):
+    with pytest.raises(Conflict, match=r"is FAILED\. Create a new one"):
         resume(driver, query)
 
 
@@ -464,7 +464,7 @@ def test_a_query_that_ends_while_its_replacement_is_planned_is_not_replaced(driv
             session.queries.begin_delete([other, query], end == "delete").wait()
 
     expected = {"delete now": RETIRED, "fail": FAILED}.get(end, DRAINING)
-    with meanwhile(driver, act), pytest.raises(Conflict, match=f"to be replaced; {query} is {expected}"):
+    with meanwhile(driver, act), pytest.raises(Conflict, match=f"Cannot replace query {query}: it is {expected}"):
         replace(driver, query)
     assert state(driver, query) == expected
     replaced_by = "q-3" if end == "replace" else None
@@ -516,7 +516,7 @@ def test_what_a_query_inherits_must_fit_the_new_one(driver: Driver) -> None:
         {"a": "b"},
         60,
     )
-    with pytest.raises(NotAllowed, match="said once"):
+    with pytest.raises(NotAllowed, match="must name one sink"):
         replace(driver, new["id"], sql, sink=sink)
     assert replace(driver, new["id"], name=None, sink=None)["sink"] is None
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from braid.router.delivery.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
-from braid.router.delivery.progress import DONE, PARTS, DeliveryProgress, part_of, tell_alive, write_progress
+from braid.router.delivery.progress import DONE, PARTS, DeliveryProgress, part_of, write_alive, write_progress
 from braid.session.commands.query_requests import Replacement
 from braid.session.log.archive import Archive
 from braid.session.upkeep.deliveries import SinkDeliveries
@@ -182,7 +182,7 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
     body = driver.session.lookup.describe(query)
     assert body["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}
     assert (body["delivery"]["state"], body["delivery"]["rows"]) == ("STALLED", 0), "no deliverer runs"
-    tell_alive(driver.storage, "1-1", range(PARTS), time.time_ns() // 1000)
+    write_alive(driver.storage, "1-1", range(PARTS), time.time_ns() // 1000)
     progress = DeliveryProgress(
         rows=3, errors=1, error="down", state="RETRYING", waiting_since_us=1, delivered_us=1_000_000
     )
@@ -221,7 +221,7 @@ def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
     [
         ("kafka", '"log" or an object'),
         ({"path": "x"}, "connector of a sink must be one of.*'file'"),
-        ({"connector": "file"}, "must have the option 'path'"),
+        ({"connector": "file"}, "needs the option 'path'"),
         ({"connector": "file", "path": ["x"]}, "must be a text, a number or a truth value"),
         ({"connector": "file", "path": "x", "flush_rows": "many"}, "flush_rows"),
         ({"connector": "file", "path": "x", "flush_seconds": -1}, "flush_seconds"),
@@ -240,9 +240,9 @@ def test_sql_says_sinks_too(driver: Driver) -> None:
         (query,) = driver.run(sql.format("purchases", price).replace("QUERY q", f"QUERY q{price}"))
         assert driver.session.lookup.describe(query)["sink"] == {"connector": "file", "path": "rows", "flush_rows": "7"}
         assert query in new_follower(driver).deliveries.queries
-    with pytest.raises(NotAllowed, match="said once"):
+    with pytest.raises(NotAllowed, match="must name one sink"):
         driver.create(sql.format("purchases", 7), sink=FILE)
-    with pytest.raises(NotAllowed, match="must have the option 'path'"):
+    with pytest.raises(NotAllowed, match="needs the option 'path'"):
         driver.create(sql.replace(", path = 'rows'", "").format("purchases", 7))
 
 

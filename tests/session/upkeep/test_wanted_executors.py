@@ -148,7 +148,7 @@ def test_on_a_local_master_it_is_decided_and_said_that_nothing_comes_of_it(tmp_p
     cluster.batches(7, latency=9, cores=2.0)
     body = cluster.scaling.describe()
     assert (body["now"], body["wanted"]) == (1, 2)
-    assert "tuples took longer than 5 s" in body["why"]
+    assert "rows took longer than 5 s" in body["why"]
     assert body["why"].endswith("the master local[2] has no executors but the driver's process.")
 
 

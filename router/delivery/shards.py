@@ -1,6 +1,6 @@
-"""Which share of the deliveries a deliverer makes.
+"""Shards of the deliveries: each deliverer makes those of one.
 
-It owns the parts of :mod:`braid.router.delivery.progress` that its share says, and holds a lock on each, so that no
+It owns the parts of :mod:`braid.router.delivery.progress` of its shard, and holds a lock on each, so that no
 query is delivered twice at a time; one that finds a part held waits for it.
 """
 
@@ -26,14 +26,16 @@ log = logging.getLogger("braid.deliverer")
 
 @dataclass(frozen=True)
 class DeliveryShard:
-    """Share ``number`` (from 1) of ``of`` equal ones."""
+    """Shard ``number`` (from 1) of ``of`` equal ones."""
 
     number: int = 1
     of: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.of <= PARTS:
-            raise NotAllowed(f"A share must be I/N with 1 <= I <= N <= {PARTS}; got {self}.")
+            raise NotAllowed(
+                f"The shard of a deliverer must be I/N with 1 <= I <= N <= {PARTS}, such as 1/4; got {self}."
+            )
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
@@ -43,7 +45,7 @@ class DeliveryShard:
         """Read ``I/N``."""
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal()):
-            raise NotAllowed(f"A share must be I/N, such as 1/4; got {text!r}.")
+            raise NotAllowed(f"The shard of a deliverer must be I/N, such as 1/4; got {text!r}.")
         return cls(int(number), int(of))
 
     @property
@@ -53,13 +55,13 @@ class DeliveryShard:
 
 
 @contextmanager
-def holding(storage: Storage, share: DeliveryShard, stopping: threading.Event) -> Iterator[None]:
-    """Hold the parts of a share, or wait until they can be held; where files cannot be locked, nothing is."""
+def holding(storage: Storage, shard: DeliveryShard, stopping: threading.Event) -> Iterator[None]:
+    """Hold the parts of a shard, or wait until they can be held; where files cannot be locked, nothing is."""
     with ExitStack() as stack:
         if storage.local_root is not None:
             folder = storage.local_path(LOCKS)
             folder.mkdir(parents=True, exist_ok=True)
-            for part in share.parts:
+            for part in shard.parts:
                 stack.enter_context(_lock(folder / f"{part:02d}", stopping))
         yield
 
@@ -75,7 +77,7 @@ def _lock(path: Path, stopping: threading.Event) -> Iterator[None]:
             except OSError:
                 if not has_warned:
                     log.warning(
-                        "waiting for another deliverer of the same share", extra={"fields": {"lock": path.name}}
+                        "waiting for another deliverer of the same shard", extra={"fields": {"lock": path.name}}
                     )
                     has_warned = True
                 stopping.wait(LOCK_SECONDS)

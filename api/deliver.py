@@ -13,8 +13,8 @@ from typing import Any
 
 from braid.api import logs
 from braid.router.delivery.deliverer import Deliverer
-from braid.router.delivery.share import DeliveryShard
-from braid.session.settings import load_settings
+from braid.router.delivery.shards import DeliveryShard
+from braid.session.settings_sources import load_settings
 from braid.sources.core.errors import BraidError, NotAllowed
 from braid.sources.core.storage import Storage
 
@@ -23,8 +23,8 @@ STOP_SECONDS = 3.5
 log = logging.getLogger("braid.deliverer")
 
 
-def route(flags: Mapping[str, Any], share: str, supervised: bool) -> int:
-    """Deliver the queries of a share until told to stop; return the exit status.
+def deliver(flags: Mapping[str, Any], shard: str, supervised: bool) -> int:
+    """Deliver the queries of a shard until a signal stops it; return the exit status.
 
     A ``supervised`` one ends when its standard input does: then the service is gone.
     """
@@ -33,8 +33,10 @@ def route(flags: Mapping[str, Any], share: str, supervised: bool) -> int:
         logs.configure(settings.log_level)
         storage = Storage(settings.data_dir)
         if storage.local_root is not None and not storage.local_root.is_dir():
-            raise NotAllowed(f"The data directory {settings.data_dir!r} must be that of a service; there is none.")
-        deliverer = Deliverer(storage, DeliveryShard.parse(share), settings.sink_folder)
+            raise NotAllowed(
+                f"The data directory {settings.data_dir!r} does not exist. Give that of a service as --data-dir."
+            )
+        deliverer = Deliverer(storage, DeliveryShard.parse(shard), settings.sink_folder)
     except (BraidError, OSError, ValueError, ImportError) as error:
         print(f"braid: {error}", file=sys.stderr)
         return 1
@@ -53,7 +55,7 @@ def route(flags: Mapping[str, Any], share: str, supervised: bool) -> int:
     if supervised:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
-    log.info("delivering", extra={"fields": {"data_dir": settings.data_dir, "share": share}})
+    log.info("delivering", extra={"fields": {"data_dir": settings.data_dir, "shard": shard}})
     deliverer.run(stopping)
     return 0
 

@@ -1,6 +1,6 @@
 """What a join asks of each of its inputs: to be sliced, tested and counted by key, as an aggregation is.
 
-The *part* of a join at one input is an aggregation of that stream by the attributes that it is joined by. Parts share
+A *live input* of a join is an aggregation of that stream by the attributes that it is joined by. Live inputs share
 their operators with those of all joins that compare the stream by the same attributes, whatever is on the other sides.
 
 What belongs together meets in one partition: keys are spread over partitions by attributes that decide about every
@@ -9,7 +9,7 @@ union (thesis 5.6.2). Where there are no such attributes, or GROUP BY brings any
 goes to one partition.
 
 Where rows are formed in partitions, what a few keys have may be split among these
-(:mod:`braid.operators.joins.key_splits`): the parts for windows of another split have operators of their own.
+(:mod:`braid.operators.joins.key_splits`): the live inputs for windows of another split have operators of their own.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def join_of(live: LiveQuery) -> Join:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A join at one input.
+class LiveInput:
+    """An input of a live join.
 
     ``query`` is the live aggregation that stands for it, in ``operator``; its first keys are the ``attributes`` that it
     is joined by, then come the ``extras`` that groups need of this input, given as expressions over joined rows.
@@ -60,7 +60,7 @@ class Part:
 
     @property
     def operator(self) -> str:
-        """The name of the operator of this and all like parts."""
+        """The name of the operator of this and all like inputs."""
         return self.query.operator
 
 
@@ -104,12 +104,12 @@ def columns_to_spread_by(join: Join, number: int) -> tuple[str, ...] | None:
     return tuple(name for name in _grouped_columns(join, number) if name not in decide) or None
 
 
-def parts_of(
+def live_inputs_of(
     live: LiveQuery, split: KeySplit = NOT_SPLIT, starts: tuple[int, int] = (EARLIEST, LATEST)
-) -> tuple[Part, ...]:
-    """Return the parts of a live join for the windows of a split, one for each input."""
+) -> tuple[LiveInput, ...]:
+    """Return the inputs of a live join for the windows of a split, one for each input."""
     join = join_of(live)
-    parts = []
+    live_inputs = []
     for number, (name, placement) in enumerate(zip(operators_of(join), placements_of(join), strict=True)):
         join_input = join.inputs[number]
         query = replace(
@@ -131,15 +131,17 @@ def parts_of(
             is_spread = number == split.spread
             by = split.by if is_spread else ()
             placement = replace(placement, split=split.hashes, is_spread=is_spread, by=by)
-        parts.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts))
-    return tuple(parts)
+        live_inputs.append(
+            LiveInput(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts)
+        )
+    return tuple(live_inputs)
 
 
 def operators_of(join: Join) -> tuple[str, ...]:
     """Return the name of the operator of each input.
 
-    Parts are alike that have the same keys and extras, and spread them over partitions alike. A stream that is joined
-    with itself has an operator for each time it occurs: a query has one bit in each.
+    Live inputs are alike that have the same keys and extras, and spread them over partitions alike. A stream that is
+    joined with itself has an operator for each time it occurs: a query has one bit in each.
     """
     names: list[str] = []
     for number, (join_input, placement) in enumerate(zip(join.inputs, placements_of(join), strict=True)):
@@ -250,19 +252,19 @@ def columns_for_rows(join: Join, number: int) -> set[str]:
     return {name[len(prefix) :] for name in names} | set(tested)
 
 
-def parts_over(live: LiveQueries, input_name: str) -> dict[str, list[Part]]:
-    """Return the parts of live joins at one input, by their operator."""
-    by_operator: dict[str, list[Part]] = {}
+def live_inputs_over(live: LiveQueries, input_name: str) -> dict[str, list[LiveInput]]:
+    """Return those of live joins at one input, by their operator."""
+    by_operator: dict[str, list[LiveInput]] = {}
     for query in live.over(input_name, JOIN):
         for split, starts in splits_of(query, live.splits.get(query.operator, ())):
-            for part in parts_of(query, split, starts):
-                if part.input.input == input_name:
-                    by_operator.setdefault(part.operator, []).append(part)
+            for live_input in live_inputs_of(query, split, starts):
+                if live_input.input.input == input_name:
+                    by_operator.setdefault(live_input.operator, []).append(live_input)
     return by_operator
 
 
 def _keys(join: Join, number: int) -> tuple[Expression, ...]:
-    """Return what the part at an input is grouped by."""
+    """Return what a live input is grouped by."""
     join_input = join.inputs[number]
     keys = [key for key in join_input.keys if key is not None]
     return (*keys, *(without_alias(extra, join_input.alias) for extra in _extras(join, number)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from braid.operators.joins.inputs import can_split, columns_to_spread_by, operators_of, placements_of, spread_by
 from braid.operators.joins.key_splits import KeySplit
-from braid.operators.joins.parts import can_split, columns_to_spread_by, operators_of, placements_of, spread_by
 from braid.operators.joins.query import Join
 from braid.session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG

@@ -11,9 +11,9 @@ import pytest
 
 from braid.operators.event_times import EARLIEST, LATEST
 from braid.operators.expressions import Column
+from braid.operators.joins.hot_keys import routed_rows
+from braid.operators.joins.inputs import SALT, Placement
 from braid.operators.joins.key_splits import NOT_SPLIT, KeySplit, begin, unsplit
-from braid.operators.joins.parts import SALT, Placement
-from braid.operators.joins.shares import shares_of
 from braid.operators.state.key_groups import hash_keys, key_groups
 from braid.operators.tuples import Tuples
 from braid.sources.core.schema import BIGINT
@@ -31,13 +31,13 @@ def partitions_of(
     tuples = Tuples({"k": pa.array(keys, pa.int64()), "v": pa.array(np.array(times) % 7)}, len(keys))
     partitions_of_time: dict[int, list[int]] = {}
     key = [Column("k", BIGINT)]
-    for share in shares_of(tuples, np.array(times), span, key, ("k", "v"), placement, PARTITIONS):
-        rows = np.arange(len(keys)) if share.rows is None else share.rows
+    for routed in routed_rows(tuples, np.array(times), span, key, ("k", "v"), placement, PARTITIONS):
+        rows = np.arange(len(keys)) if routed.rows is None else routed.rows
         column = tuples.columns["k"].take(pa.array(rows))
-        group = key_groups([column], len(rows), share.groups, placement.salt)
+        group = key_groups([column], len(rows), routed.groups, placement.salt)
         for row, group_number in zip(rows.tolist(), group.tolist(), strict=True):
             partitions_of_time.setdefault(times[row], []).extend(
-                group_number + partition for partition in share.partitions
+                group_number + partition for partition in routed.partitions
             )
     return partitions_of_time
 
@@ -105,17 +105,17 @@ def test_tuples_that_no_window_reads_go_nowhere(placement: Placement) -> None:
 
 
 def test_splits_follow_each_other_and_settle() -> None:
-    told = {"number": 1, "hashes": [3, 4], "spread": 1, "by": ["v"]}
-    first = begin((), told, [None, 70, 50])
+    given = {"number": 1, "hashes": [3, 4], "spread": 1, "by": ["v"]}
+    first = begin((), given, [None, 70, 50])
     assert first == (NOT_SPLIT, KeySplit(1, frozenset([3, 4]), 1, 70, ("v",)))
     assert KeySplit.from_json(first[1].to_json()) == first[1]
     assert KeySplit.from_json({"number": 1, "hashes": [3], "spread": 1, "since": 7}).by == (), "an older record"
-    settled = begin(first, told, [90, 90])
+    settled = begin(first, given, [90, 90])
     assert settled == (first[1],)
     ended = begin(settled, {"number": 0, "hashes": [], "spread": 0}, [100, 120])
     assert ended == (first[1], KeySplit(0, since=120))
     assert begin(ended, {"number": 0, "hashes": [], "spread": 0}, [200]) == ()
-    assert begin((), told, [None, None])[1].since == EARLIEST
+    assert begin((), given, [None, None])[1].since == EARLIEST
 
 
 def test_only_the_mark_of_a_split_is_taken_off_a_name() -> None:

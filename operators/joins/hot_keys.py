@@ -1,4 +1,4 @@
-"""Shares of a chunk of tuples at an input of joins: which go to which partitions, where keys are split."""
+"""Hot-key routing: which tuples of a chunk at an input of joins go to which partitions, where keys are split."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from braid.sources.core.columns import one_array
 
 
 @dataclass(frozen=True)
-class KeyShare:
+class RoutedRows:
     """Some tuples of a chunk, ascending, or all; they have so many key ``groups``.
 
     What group g has goes to partition g + l for each l of ``partitions``.
@@ -31,12 +31,12 @@ class KeyShare:
     partitions: range
 
     @classmethod
-    def of_all(cls, placement: Placement, partitions: int) -> KeyShare:
-        """Return the share that has all tuples."""
+    def of_all(cls, placement: Placement, partitions: int) -> RoutedRows:
+        """Return all tuples, which go where their keys do."""
         return cls(None, 1, range(partitions)) if placement.is_everywhere else cls(None, partitions, range(1))
 
 
-def shares_of(
+def routed_rows(
     tuples: Tuples,
     times: npt.NDArray[np.int64],
     span: tuple[int, int],
@@ -44,36 +44,36 @@ def shares_of(
     columns: Sequence[str],
     placement: Placement,
     partitions: int,
-) -> list[KeyShare]:
-    """Return the shares of those tuples whose event times lie in ``[span[0], span[1])`` (µs).
+) -> list[RoutedRows]:
+    """Return where those tuples go whose event times lie in ``[span[0], span[1])`` (µs).
 
     Which partition a tuple is spread to depends on itself alone, on what it is spread by, else on its event time and
     ``columns``: so another attempt that gets the same tuples in other chunks does the same with each.
     """
-    unsplit_share = KeyShare.of_all(placement, partitions)
+    unsplit = RoutedRows.of_all(placement, partitions)
     in_span = (times >= span[0]) & (times < span[1])
     rows = None if in_span.all() else np.flatnonzero(in_span).astype(np.int32)
     if rows is not None and not len(rows):
         return []
     if not placement.split or placement.is_everywhere:
-        return [KeyShare(rows, unsplit_share.groups, unsplit_share.partitions)]
+        return [RoutedRows(rows, unsplit.groups, unsplit.partitions)]
     is_split = _is_split(tuples, keys, placement)
     if not is_split.any():
-        return [KeyShare(rows, unsplit_share.groups, unsplit_share.partitions)]
+        return [RoutedRows(rows, unsplit.groups, unsplit.partitions)]
     split = np.flatnonzero(in_span & is_split).astype(np.int32)
     not_split = np.flatnonzero(in_span & ~is_split).astype(np.int32)
-    shares = [KeyShare(not_split, unsplit_share.groups, unsplit_share.partitions)]
+    routed = [RoutedRows(not_split, unsplit.groups, unsplit.partitions)]
     if placement.is_spread:
         time_column = () if placement.by else (pa.array(times[split]),)
         values = [*time_column, *(tuples.columns[name].take(pa.array(split)) for name in placement.by or columns)]
         partition_of = key_groups(values, len(split), partitions, placement.salt)
-        shares += [
-            KeyShare(split[partition_of == partition], 1, range(partition, partition + 1))
+        routed += [
+            RoutedRows(split[partition_of == partition], 1, range(partition, partition + 1))
             for partition in range(partitions)
         ]
     else:
-        shares.append(KeyShare(split, 1, range(partitions)))
-    return [share for share in shares if share.rows is not None and len(share.rows)]
+        routed.append(RoutedRows(split, 1, range(partitions)))
+    return [each for each in routed if each.rows is not None and len(each.rows)]
 
 
 def _is_split(tuples: Tuples, keys: Sequence[Expression], placement: Placement) -> Bools:
