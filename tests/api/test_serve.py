@@ -202,7 +202,7 @@ def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.C
     assert "it is missing" in said
 
 
-@pytest.mark.parametrize("formats", [(), (1,), (3,)])
+@pytest.mark.parametrize("formats", [(), (1,), (4,)])
 def test_a_data_directory_of_another_format_is_refused_and_left_as_it_is(
     formats: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
