@@ -19,7 +19,7 @@ from braid.session.commands.admission import NOBODY, Owner, check_new_queries, c
 from braid.session.commands.plans import Plans
 from braid.session.commands.query_lookup import QueryLookup
 from braid.session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
-from braid.session.commands.starts import place
+from braid.session.commands.starts import place, place_after
 from braid.session.commands.table_rows import NamedTables, TableRows
 from braid.session.commands.writer import Command, CommandGroup, Started, Wake, Writer
 from braid.session.log.idempotency import current, current_key, has_effect
@@ -136,7 +136,10 @@ class Queries:
                 record.id, record.created_us = query_id, group.at_us
             pending = dict(group.state.pending.replays)
             for record, p in zip(records, planned, strict=True):
-                place(record, p.start, group.state.catalog, pending)
+                if replaced is not None and p.start is None:
+                    place_after(record, replaced)
+                else:
+                    place(record, p.start, group.state.catalog, pending)
             if replaced is None:
                 return QueriesAccepted(records, key)
             return QueryReplaced(records[0], replaced.id, drain, key)

@@ -15,7 +15,7 @@ from braid.session.state.query_record import QueryRecord
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.registry import begins_at_the_earliest
 from braid.sources.core.errors import BraidError, NotAllowed
-from braid.sources.core.replays import replay_of
+from braid.sources.core.replays import origin_of, replay_of
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.watermark_options import parse_duration
 from braid.sources.formats.temporal import parse_timestamp
@@ -72,6 +72,11 @@ def default_start(stream: StreamDefinition) -> Start:
     return Start(EARLIEST if begins_at_the_earliest(stream) else NOW)
 
 
+def place_after(record: QueryRecord, replaced: QueryRecord) -> None:
+    """Have a new query read what the one that it replaces reads, from where that one ends: replays, where that does."""
+    _read(record, {origin_of(replay): replay for replay in replaced.replays})
+
+
 def place(record: QueryRecord, start: Start | None, catalog: Catalog, pending: dict[str, StreamDefinition]) -> None:
     """Have a new query, which has its id, read its streams from its start on: by replays where these have a past.
 
@@ -92,6 +97,11 @@ def place(record: QueryRecord, start: Start | None, catalog: Catalog, pending: d
         if (after := asked.after(stream.clock)) is not None:
             sees_after[reads] = after
     record.sees_after = shared_dict(sees_after)
+    _read(record, replays)
+
+
+def _read(record: QueryRecord, replays: dict[str, str]) -> None:
+    """Have a query read replays instead of the streams that they replay."""
     if replays:
         record.query = record.query.reading(replays)
         record.operator = operator_of(record.query)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from braid.session.commands.query_requests import Replacement
 from braid.session.commands.starts import Start, read_start
 from braid.sources.core.errors import NotAllowed
 from tests.session.driver import AGGREGATION, BEGINNING, SECOND, Driver
@@ -107,6 +108,15 @@ def test_the_first_queries_of_a_folder_read_the_stream_itself_and_later_ones_rep
     (live,) = driver.create(counted, start="now")
     read = [driver.state.queries[query].query.streams for query in (first, second, now, later, live)]
     assert read == [(stream,), (stream,), (stream,), (f"{stream}.{later}",), (stream,)]
+
+
+def test_a_query_that_replaces_another_goes_on_where_that_one_ends(driver: Driver) -> None:
+    driver.batch({"s-1": 10})
+    (replaced, other) = driver.run(COUNT, COUNT, start="earliest")
+    new = driver.session.queries.begin_replace(replaced, Replacement(COUNT)).wait()[0]["id"]
+    afresh = driver.session.queries.begin_replace(other, Replacement(COUNT, {"start": "now"})).wait()[0]["id"]
+    read = [driver.state.queries[query].query.streams for query in (new, afresh)]
+    assert read == [("s-1.q-1",), ("s-1",)]
 
 
 def test_a_start_is_said_once(driver: Driver) -> None:
