@@ -120,7 +120,7 @@ def test_a_query_that_replaces_another_goes_on_where_that_one_ends(driver: Drive
 
 
 def test_a_start_is_said_once(driver: Driver) -> None:
-    with pytest.raises(NotAllowed, match="said once"):
+    with pytest.raises(NotAllowed, match="must name one start"):
         driver.create(f"CREATE QUERY a WITH (start = 'now') AS {COUNT}", start="now")
     (query_id,) = driver.create(f"CREATE QUERY a WITH (start = 'earliest') AS {COUNT}")
     assert driver.session.lookup.describe(query_id)["start"] == "earliest"
