@@ -8,10 +8,12 @@ from braid.session.sql.parser import parse_statement
 from braid.session.sql.statements import (
     CreateQuery,
     CreateStream,
+    CreateTable,
     DropQuery,
     DropStream,
     DropTable,
     Explain,
+    Select,
     ShowQueries,
     ShowStreams,
     ShowTables,
@@ -127,6 +129,45 @@ def test_names_and_types_have_other_spellings() -> None:
     ]
 
 
+TYPE_NAMES = {
+    "BOOLEAN": ["BOOLEAN", "BOOL", "bool"],
+    "INT": ["INT", "INTEGER", "INT4", "INT32", "SMALLINT", "INT2", "INT16", "TINYINT"],
+    "BIGINT": ["BIGINT", "INT8", "INT64"],
+    "DOUBLE": ["DOUBLE", "DOUBLE PRECISION", "FLOAT", "FLOAT(24)", "FLOAT4", "FLOAT8", "FLOAT64", "REAL"],
+    "DECIMAL(10,0)": ["DECIMAL", "NUMERIC", "numeric(10)", "DECIMAL(10, 0)"],
+    "DECIMAL(12,2)": ["NUMERIC(12, 2)"],
+    "VARCHAR": ["VARCHAR", "VARCHAR(255)", "TEXT", "STRING", "CHAR", "CHAR(3)", "CHARACTER VARYING(2147483647)"],
+    "DATE": ["DATE"],
+    "TIMESTAMP": [
+        "TIMESTAMP",
+        "TIMESTAMP(3)",
+        "TIMESTAMPTZ",
+        "TIMESTAMPTZ(6)",
+        "TIMESTAMP WITH TIME ZONE",
+        "TIMESTAMP(3) WITHOUT TIME ZONE",
+        "TIMESTAMP(9) WITH LOCAL TIME ZONE",
+        "TIMESTAMP_LTZ(3)",
+        "DATETIME",
+    ],
+}
+
+
+@pytest.mark.parametrize(("known", "name"), [(known, name) for known, names in TYPE_NAMES.items() for name in names])
+def test_types_have_the_names_that_other_databases_give_them(known: str, name: str) -> None:
+    stream = parse_statement(f"CREATE STREAM s (a {name}, {T}) {PUSH}")
+    table = parse_statement(f"CREATE TABLE s (a {name}) WITH (connector = 'file', path = 'a.csv')")
+    cast = parse_statement(f"SELECT CAST(a AS {name}), a::{name} FROM s")
+    assert isinstance(stream, CreateStream)
+    assert isinstance(table, CreateTable)
+    assert isinstance(cast, Select)
+    assert str(stream.schema.field("a").type) == str(table.schema.field("a").type) == known
+    assert [str(item.node.value) for item in cast.items] == [known, known]
+
+
+T = "t TIMESTAMP LATENESS INTERVAL '0' SECOND"
+PUSH = "WITH (connector = 'push')"
+
+
 @pytest.mark.parametrize(
     ("sql", "statement"),
     [
@@ -161,10 +202,6 @@ def test_statements_around_a_select_keep_its_text() -> None:
     assert explain.select.text == "SELECT price FROM purchases"
 
 
-T = "t TIMESTAMP LATENESS INTERVAL '0' SECOND"
-PUSH = "WITH (connector = 'push')"
-
-
 @pytest.mark.parametrize(
     ("marked", "status", "message"),
     [
@@ -182,7 +219,15 @@ PUSH = "WITH (connector = 'push')"
         (f"CREATE STREAM ^_s ({T}) {PUSH}", 422, "reserved"),
         (f'CREATE STREAM s ({T}, ^"a b" INT) {PUSH}', 422, "letters, digits and '_' only"),
         (f"CREATE STREAM s ({T}, ^window_end INT) {PUSH}", 422, "The results of windows have a column"),
-        (f"CREATE STREAM s ({T}, a ^REAL) {PUSH}", 422, "use one of BOOLEAN"),
+        (f"CREATE STREAM s ({T}, a ^UUID) {PUSH}", 422, "use one of BOOLEAN"),
+        (f"CREATE STREAM s ({T}, a ^BYTEA) {PUSH}", 422, "Write VARCHAR, and send bytes as text, in base 64"),
+        (f"CREATE STREAM s ({T}, a ^varbinary(16)) {PUSH}", 422, "Write VARCHAR, and send bytes as text"),
+        (f"CREATE STREAM s ({T}, a BIGINT^(20)) {PUSH}", 422, "BIGINT takes no length"),
+        (f"CREATE STREAM s ({T}, a VARCHAR(^0)) {PUSH}", 422, "must be at least 1"),
+        (f"CREATE STREAM s ({T}, a VARCHAR(^n)) {PUSH}", 400, "Expected the length, got 'n'"),
+        (f"CREATE STREAM s ({T}, a TIMESTAMP(^12)) {PUSH}", 422, "takes 0 to 9 digits"),
+        (f"CREATE STREAM s ({T}, a TIMESTAMP WITH TIME ^ZON) {PUSH}", 400, "Expected ZONE"),
+        (f"CREATE STREAM s ({T}, a ^NUMERIC(50, 2)) {PUSH}", 422, "1 <= p <= 38"),
         (f"CREATE STREAM s ({T}, a INT ^NOT NULL) {PUSH}", 422, "no constraints"),
         (f"CREATE STREAM s ({T}, ^WATERMARK FOR t AS t) {PUSH}", 422, "WATERMARK FOR is not supported"),
         (f"CREATE STREAM s ^{PUSH}", 400, "Expected ( and the columns"),
