@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from sqlglot.errors import SqlglotError
 
-from braid.session.sql.parsing.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
+from braid.session.sql.parsing.columns import check_name
+from braid.session.sql.parsing.ddl import parse_create_stream, parse_create_table, parse_sink
 from braid.session.sql.parsing.select_parser import BraidParser, open_parser
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import (

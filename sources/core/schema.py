@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -89,10 +89,26 @@ NULL = ColumnType("NULL")
 
 @dataclass(frozen=True)
 class Field:
-    """A named, typed column."""
+    """A named, typed column; of one that is ``not_null``, NULL makes a tuple malformed."""
 
     name: str
     type: ColumnType
+    not_null: bool = False
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and type as descriptions of streams and tables show them, and what else was declared."""
+        return {"name": self.name, "type": str(self.type), **({"not_null": True} if self.not_null else {})}
+
+    def to_json(self) -> list[Any]:
+        """Return ``[name, type]``, and a third element where more was declared."""
+        more = {"not_null": True} if self.not_null else {}
+        return [self.name, self.type.to_json(), *([more] if more else [])]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Field:
+        """Read what :meth:`to_json` wrote."""
+        name, kind, *more = value
+        return cls(name, ColumnType.from_json(kind), **(more[0] if more else {}))
 
 
 @dataclass(frozen=True)
@@ -126,10 +142,10 @@ class Schema:
                 return f
         raise KeyError(name)
 
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The columns that must not be NULL."""
-        return ()
+    @cached_property
+    def required(self) -> Mapping[str, str]:
+        """The columns that must not be NULL, and why each must not."""
+        return {f.name: "is NOT NULL, and must not be NULL or missing" for f in self.fields if f.not_null}
 
 
 @dataclass(frozen=True)
@@ -150,10 +166,11 @@ class StreamSchema(Schema):
         if self.lateness_us < 0:
             raise NotAllowed(f"LATENESS must not be negative; got {self.lateness_us} microseconds.")
 
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The event time."""
-        return (self.field(self.event_time).name,)
+    @cached_property
+    def required(self) -> Mapping[str, str]:
+        """The event time, and the other columns that must not be NULL."""
+        event_time = self.field(self.event_time).name
+        return {**super().required, event_time: "is the event time and must not be NULL or missing"}
 
     @property
     def of_values(self) -> Schema:
@@ -181,13 +198,13 @@ class StreamSchema(Schema):
 
 
 def fields_to_json(fields: Sequence[Field]) -> list[list[Any]]:
-    """Return ``[[name, type], …]``."""
-    return [[f.name, f.type.to_json()] for f in fields]
+    """Return the JSON forms of columns."""
+    return [f.to_json() for f in fields]
 
 
 def fields_from_json(value: Sequence[Sequence[Any]]) -> tuple[Field, ...]:
     """Read what :func:`fields_to_json` wrote."""
-    return tuple(Field(name, ColumnType.from_json(kind)) for name, kind in value)
+    return tuple(map(Field.from_json, value))
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,10 @@ def assemble(
     for column in columns:
         for i, reason in column.errors.items():
             faults.setdefault(i, f"{place(i)}: {reason}")
-    for name in schema.required:
+    for name, rule in schema.required.items():
         values = columns[schema.names.index(name)].values
         if values.null_count:
-            reason = f"column {name!r} is the event time and must not be NULL or missing"
+            reason = f"column {name!r} {rule}"
             for i in np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False)).tolist():
                 faults.setdefault(i, f"{place(i)}: {reason}")
     tuples = pa.RecordBatch.from_arrays([c.values for c in columns], schema=schema.arrow)

@@ -72,9 +72,11 @@ class MetadataColumns:
             column = self._column(field, key, messages)
             for i, reason in column.errors.items():
                 faults.setdefault(i, reason)
-            if field.name in self._schema.required:
+            if field.name in self._schema.required and column.values.null_count:
+                is_event_time = field.name.lower() == self._schema.event_time.lower()
+                noun = "is the event time" if is_event_time else "is NOT NULL"
                 for i in np.flatnonzero(pc.is_null(column.values).to_numpy(zero_copy_only=False)).tolist():
-                    faults.setdefault(i, f"column {field.name!r} is the event time, and the message has none")
+                    faults.setdefault(i, f"column {field.name!r} {noun}, and the message has none")
             arrays.append(column.values.take(message_numbers))
         tuples = pa.RecordBatch.from_arrays(arrays, schema=self._schema.arrow)
         if not faults:

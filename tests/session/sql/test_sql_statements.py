@@ -129,6 +129,21 @@ def test_names_and_types_have_other_spellings() -> None:
     ]
 
 
+def test_columns_may_be_not_null() -> None:
+    statement = parse_statement(
+        "CREATE STREAM s (a INT NOT NULL, b INT NULL, k VARCHAR METADATA FROM 'key' NOT NULL,"
+        " t TIMESTAMP(3) NOT NULL LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'kafka', topic = 't', 'properties.bootstrap.servers' = 'h:1')"
+    )
+    assert isinstance(statement, CreateStream)
+    assert [f.name for f in statement.schema.fields if f.not_null] == ["a", "k", "t"]
+    assert set(statement.schema.required) == {"a", "k", "t"}
+    assert StreamSchema.from_json(statement.schema.to_json()) == statement.schema
+    table = parse_statement("CREATE TABLE t (a INT NOT NULL) WITH (connector = 'file', path = 'a.csv')")
+    assert isinstance(table, CreateTable)
+    assert set(table.schema.required) == {"a"}
+
+
 TYPE_NAMES = {
     "BOOLEAN": ["BOOLEAN", "BOOL", "bool"],
     "INT": ["INT", "INTEGER", "INT4", "INT32", "SMALLINT", "INT2", "INT16", "TINYINT"],
@@ -228,7 +243,9 @@ def test_statements_around_a_select_keep_its_text() -> None:
         (f"CREATE STREAM s ({T}, a TIMESTAMP(^12)) {PUSH}", 422, "takes 0 to 9 digits"),
         (f"CREATE STREAM s ({T}, a TIMESTAMP WITH TIME ^ZON) {PUSH}", 400, "Expected ZONE"),
         (f"CREATE STREAM s ({T}, a ^NUMERIC(50, 2)) {PUSH}", 422, "1 <= p <= 38"),
-        (f"CREATE STREAM s ({T}, a INT ^NOT NULL) {PUSH}", 422, "no constraints"),
+        (f"CREATE STREAM s ({T}, a INT NOT NULL ^UNIQUE) {PUSH}", 422, "take no constraint but NOT NULL"),
+        (f"CREATE STREAM s ({T}, a INT NOT NULL ^NULL) {PUSH}", 400, "Expected )"),
+        (f"CREATE STREAM s ({T}, a INT ^NOT DEFERRABLE) {PUSH}", 422, "take no constraint but NOT NULL"),
         (f"CREATE STREAM s ({T}, ^WATERMARK FOR t AS t) {PUSH}", 422, "WATERMARK FOR is not supported"),
         (f"CREATE STREAM s ^{PUSH}", 400, "Expected ( and the columns"),
         (f"CREATE STREAM s ({T})^", 400, "Expected WITH"),
