@@ -66,12 +66,12 @@ def one_zero(numbers: pa.Array) -> pa.Array:
 
 
 def find_column(names: Sequence[str], name: str) -> int:
-    """Return the place of a column: of exactly that name, else of one that differs in case only.
+    """Return the place of a column: of exactly that name, else of one that differs in case, or in blanks around it.
 
     MalformedRequest when it is not there, or several times.
     """
     exact = [i for i, n in enumerate(names) if n == name]
-    positions = exact or [i for i, n in enumerate(names) if n.lower() == name.lower()]
+    positions = exact or [i for i, n in enumerate(names) if n.strip().lower() == name.strip().lower()]
     if len(positions) != 1:
         known = ", ".join(map(repr, names[:MAX_NAMES]))
         raise MalformedRequest(f"Column {name!r} must be there once, got it {len(positions)} times among {known}.")

@@ -52,7 +52,7 @@ class CsvLayout:
         if fields is None:
             raise MalformedRequest("The names of columns must be closed by quotes as they are opened; they are not.")
         try:
-            names = [(field or b"").decode().strip() for field in fields]
+            names = [(field or b"").decode() for field in fields]
         except UnicodeDecodeError:
             raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
         return cls(delimiter, len(names), tuple(find_column(names, field.name) for field in schema.fields))

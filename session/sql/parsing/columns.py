@@ -13,20 +13,30 @@ from braid.sources.core.schema import Field
 
 MAX_COLUMNS = 1000
 LATENESS_HINT = "Write LATENESS INTERVAL '2' SECOND after the event time column."
-_NAME = re.compile(r"[^\W\d]\w{0,99}")
+MAX_NAME = 100
+_PLAIN = re.compile(r"[^\W\d]\w*")
+_IN_PATHS = frozenset("/#@?")
 _WINDOW_BOUNDS = ("window_start", "window_end")
 _CONSTRAINTS = ("NOT", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT", "COLLATE", "CONSTRAINT")
 
 
-def check_name(cursor: Cursor, name: str, noun: str, at: int) -> str:
-    """Return a name for something that is created; SqlNotAllowed when it is reserved or not a plain name."""
-    name = composed(name)
+def parse_name(cursor: Cursor, noun: str) -> str:
+    """Read the name of something that is created; SqlNotAllowed when it is reserved, or not plain and not quoted."""
+    at, is_quoted = cursor.start, cursor.kind == "quoted"
+    name = composed(cursor.name(noun if noun == "a column" else f"the name of {noun}"))
+    shown = noun.removeprefix("a ")
     if name.startswith("_"):
-        raise cursor.not_allowed(f"Names starting with '_' are reserved; rename {noun} {name!r}.", at)
-    if not _NAME.fullmatch(name):
+        raise cursor.not_allowed(f"Names starting with '_' are reserved; rename {shown} {name!r}.", at)
+    if len(name) > MAX_NAME or not (is_quoted or _PLAIN.fullmatch(name)):
         raise cursor.not_allowed(
-            f"The name of {noun} must begin with a letter, have letters, digits and '_' only,"
-            f" and at most 100 of them; got {name!r}.",
+            f"The name of {shown} must have at most {MAX_NAME} characters and, without quotes, letters, digits and '_'"
+            f" only; got {name[: MAX_NAME + 1]!r}.",
+            at,
+        )
+    if noun != "a column" and (not name.isprintable() or not _IN_PATHS.isdisjoint(name) or not name.strip(". ")):
+        raise cursor.not_allowed(
+            f"The name of {shown} is part of addresses: it must have printable characters other than"
+            f" {' '.join(sorted(_IN_PATHS))}, not dots alone; got {name!r}.",
             at,
         )
     return name
@@ -67,7 +77,7 @@ def _parse_column(cursor: Cursor, noun: str) -> ColumnDeclaration:
         raise cursor.not_allowed(f"WATERMARK FOR is not supported. {LATENESS_HINT}")
     if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead() != "(":
         raise cursor.not_allowed(f"{noun.split()[1].capitalize()}s have no constraints; remove it.")
-    name = check_name(cursor, cursor.name("a column"), "column", at)
+    name = parse_name(cursor, "a column")
     if name.lower() in _WINDOW_BOUNDS:
         raise cursor.not_allowed(f"The results of windows have a column {name.lower()}; rename yours.", at)
     column = ColumnDeclaration(Field(name, parse_type(cursor)))

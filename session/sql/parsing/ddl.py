@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from braid.router.sinks.connectors import read_sink
-from braid.session.sql.parsing.columns import LATENESS_HINT, check_name, parse_columns
+from braid.session.sql.parsing.columns import LATENESS_HINT, parse_columns, parse_name
 from braid.session.sql.parsing.cursor import Cursor
 from braid.session.sql.statements import CreateStream, CreateTable
 from braid.sources.connectors.registry import CONNECTORS, validate_definition
@@ -20,7 +20,7 @@ def parse_create_stream(cursor: Cursor) -> CreateStream:
     """Read what follows ``CREATE STREAM``."""
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
     at = cursor.start
-    name = check_name(cursor, cursor.name("the name of the stream"), "the stream", at)
+    name = parse_name(cursor, "the stream")
     schema = _stream_schema(cursor, at)
     with_at = cursor.start
     options = _parse_options(cursor, "push")
@@ -32,7 +32,7 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     """Read what follows ``CREATE TABLE``."""
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
     at = cursor.start
-    name = check_name(cursor, cursor.name("the name of the table"), "the table", at)
+    name = parse_name(cursor, "the table")
     columns = parse_columns(cursor, at, "a table")
     for column in columns:
         if column.lateness is not None:

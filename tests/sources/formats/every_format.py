@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from braid.sources.core.schema import Schema
 from braid.sources.formats import Decoded, decode
 from braid.sources.formats.csv_messages import decode_csv_messages
-from braid.sources.formats.csv_records import CsvLayout, read_carefully, read_fast
+from braid.sources.formats.csv_records import CsvLayout, read_carefully, read_fast, record_ends
 from braid.sources.formats.messages import decode_json_messages
 from braid.sources.formats.ndjson import WORTH_BYTES
 from braid.sources.formats.parquet_rows import ParquetRows
@@ -62,8 +62,9 @@ def _field(value: Any) -> Any:
 
 
 def _csv(rows: Rows, schema: Schema) -> Decoded:
-    names, text = csv_text(rows).encode().split(b"\n", 1)
-    layout = CsvLayout.named(names, schema, ",")
+    text = csv_text(rows).encode()
+    end = int(record_ends(text, ",")[0])
+    layout, text = CsvLayout.named(text[:end], schema, ","), text[end:]
     carefully = read_carefully(text, schema, layout)
     fast = read_fast(text, schema, layout)
     assert fast is None or (fast.equals(carefully.tuples) and not carefully.malformed)
@@ -71,8 +72,14 @@ def _csv(rows: Rows, schema: Schema) -> Decoded:
 
 
 def _csv_messages(rows: Rows, schema: Schema) -> Decoded:
-    declared = [{name: row.get(name) for name in schema.names} for row in rows]
-    return decode_csv_messages([line.encode() for line in csv_text(declared).splitlines()[1:]], schema, ",")
+    declared = ([_field(row.get(name)) for name in schema.names] for row in rows)
+    return decode_csv_messages([_csv_line(values) for values in declared], schema, ",")
+
+
+def _csv_line(values: Sequence[Any]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(values)
+    return line.getvalue().encode()
 
 
 def arrow_table(rows: Rows) -> pa.Table:
