@@ -42,7 +42,7 @@ class ConnectorKind:
     """How to check and open streams of one connector; ``formats`` is empty when it takes none.
 
     ``open_for_planner`` is for connectors of which the planner has another end.
-    ``has_metadata`` says whether columns can be METADATA.
+    ``has_metadata`` says whether columns can be METADATA, ``reads_input`` whether its tuples are written by others.
     """
 
     formats: tuple[str, ...]
@@ -50,6 +50,7 @@ class ConnectorKind:
     open: Callable[[StreamDefinition, Storage], Connector]
     open_for_planner: Callable[[StreamDefinition, Storage], Connector] | None = None
     has_metadata: bool = False
+    reads_input: bool = True
 
 
 def _validate_push(declared: Declaration) -> None:
@@ -68,6 +69,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
         (),
         lambda declared: validate_options(declared.name, declared.schema, declared.options),
         lambda definition, _: GeneratorConnector(definition),
+        reads_input=False,
     ),
     "kafka": ConnectorKind(
         KAFKA_FORMATS,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -89,20 +89,28 @@ NULL = ColumnType("NULL")
 
 @dataclass(frozen=True)
 class Field:
-    """A named, typed column; of one that is ``not_null``, NULL makes a tuple malformed."""
+    """A named, typed column; of one that is ``not_null``, NULL makes a tuple malformed.
+
+    ``time_format`` says how times are written, see :mod:`braid.sources.formats.time_formats`; nothing is RFC 3339.
+    """
 
     name: str
     type: ColumnType
     not_null: bool = False
+    time_format: str = ""
 
     def describe(self) -> dict[str, Any]:
         """Return name and type as descriptions of streams and tables show them, and what else was declared."""
-        return {"name": self.name, "type": str(self.type), **({"not_null": True} if self.not_null else {})}
+        return {"name": self.name, "type": str(self.type), **self._more()}
 
     def to_json(self) -> list[Any]:
         """Return ``[name, type]``, and a third element where more was declared."""
-        more = {"not_null": True} if self.not_null else {}
+        more = self._more()
         return [self.name, self.type.to_json(), *([more] if more else [])]
+
+    def _more(self) -> dict[str, Any]:
+        more = {"not_null": self.not_null, "time_format": self.time_format}
+        return {name: value for name, value in more.items() if value}
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Field:
@@ -141,6 +149,11 @@ class Schema:
             if f.name.lower() == name.lower():
                 return f
         raise KeyError(name)
+
+    def with_time_format(self, time_format: str) -> Self:
+        """Return the columns with times written in this format, see :mod:`braid.sources.formats.time_formats`."""
+        times = (replace(f, time_format=time_format) if f.type == TIMESTAMP else f for f in self.fields)
+        return replace(self, fields=tuple(times))
 
     @cached_property
     def required(self) -> Mapping[str, str]:

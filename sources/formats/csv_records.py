@@ -9,7 +9,7 @@ Text is parsed by Arrow where that surely gives the same as reading field by fie
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,10 +22,11 @@ from pyarrow import csv
 from braid.sources.core.columns import one_array
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Field, Schema
-from braid.sources.formats.columns import convert_text, find_column, one_zero
+from braid.sources.formats.columns import convert_text, find_column, one_zero, whole_numbers
 from braid.sources.formats.csv_document import convert_texts
 from braid.sources.formats.decoded import Decoded, assemble
 from braid.sources.formats.texts import NEWLINE, is_utf8, line_ends
+from braid.sources.formats.time_formats import has_fractions, is_epoch
 
 QUOTE, RETURN = b'"\r'
 _TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
@@ -146,12 +147,23 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
         text.count(b"\r") != text.count(b"\r\n")
         or not is_utf8(text)
         or not _has_regular_quotes(text, layout.delimiter)
-        or (any(f.type.is_integer for f in schema.fields) and (b"0x" in text or b"0X" in text))
+        or (any(f.type.is_integer or is_epoch(f) for f in schema.fields) and (b"0x" in text or b"0X" in text))
     ):
         return None
+    tuples = _parsed(text, schema, layout, _parsed_type)
+    if tuples is None and any(f.type.is_integer or is_epoch(f) for f in schema.fields):
+        tuples = _parsed(text, schema, layout, _parsed_type_of_doubles)
+    return tuples
+
+
+def _parsed(
+    text: bytes, schema: Schema, layout: CsvLayout, type_of: Callable[[Field], pa.DataType]
+) -> pa.RecordBatch | None:
+    """Decode with Arrow's parser, columns read as ``type_of`` says; None when some value needs a closer look."""
     names = [f"f{number}" for number in range(layout.width)]
     columns = [names[place] for place in layout.places]
-    types = {name: _parsed_type(f) for name, f in zip(columns, schema.fields, strict=True)}
+    types = {name: type_of(f) for name, f in zip(columns, schema.fields, strict=True)}
+    has_texts = any(f.type.kind == "VARCHAR" for f in schema.fields)
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
@@ -162,7 +174,7 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
                 include_columns=columns,
                 null_values=[""],
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                quoted_strings_can_be_null=not has_texts,
                 true_values=_TRUE,
                 false_values=_FALSE,
             ),
@@ -183,11 +195,20 @@ def _converted(array: Any, field: Field) -> pa.Array | None:
     if field.type.kind == "DECIMAL":
         array.validate(full=True)  # the parser does not count the digits before the point
         return array
-    return convert_text(field.type, array) if field.type.kind in _READ_AS_TEXT else array
+    if field.type.is_integer and pa.types.is_floating(array.type):
+        return whole_numbers(array, field.type)
+    return convert_text(field, array) if field.type.kind in _READ_AS_TEXT else array
 
 
 def _parsed_type(field: Field) -> pa.DataType:
+    if is_epoch(field):
+        return pa.int64()
     return pa.string() if field.type.kind in _READ_AS_TEXT else field.type.arrow
+
+
+def _parsed_type_of_doubles(field: Field) -> pa.DataType:
+    """Return what reads 517.0 as a number, too."""
+    return pa.float64() if field.type.is_integer or has_fractions(field) else _parsed_type(field)
 
 
 def _has_regular_quotes(text: bytes, delimiter: str) -> bool:

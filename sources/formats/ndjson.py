@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -11,11 +12,12 @@ import pyarrow.json
 from pyarrow.json import ParseOptions, ReadOptions
 
 from braid.sources.core.columns import one_array
-from braid.sources.core.schema import ColumnType, Schema
-from braid.sources.formats.columns import convert_text, one_zero
+from braid.sources.core.schema import Field, Schema
+from braid.sources.formats.columns import convert_text, one_zero, whole_numbers
 from braid.sources.formats.decoded import Decoded, Gathered, row_bytes
 from braid.sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
 from braid.sources.formats.limits import BODY, DecodingLimits
+from braid.sources.formats.time_formats import has_fractions, is_epoch
 
 BLOCK_BYTES = 1 << 20
 WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully
@@ -77,7 +79,17 @@ def read_fast(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> pa.
         return None
     limits.check_rows(objects)
     limits.check_bytes(objects * row_bytes(schema), "the columns of the stream")
-    explicit = pa.schema([pa.field(f.name, _parsed_type(f.type)) for f in schema.fields])
+    tuples = _parsed(body, schema, objects, _parsed_type)
+    if tuples is None and any(f.type.is_integer or has_fractions(f) for f in schema.fields):
+        tuples = _parsed(body, schema, objects, _parsed_type_of_doubles)
+    return tuples
+
+
+def _parsed(
+    body: bytes, schema: Schema, objects: int, type_of: Callable[[Field], pa.DataType]
+) -> pa.RecordBatch | None:
+    """Decode so many objects, columns read as ``type_of`` says; None when some value needs a closer look."""
+    explicit = pa.schema([pa.field(f.name, type_of(f)) for f in schema.fields])
     try:
         table = pyarrow.json.read_json(
             cast(Any, pa.BufferReader(body)),
@@ -95,8 +107,10 @@ def read_fast(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> pa.
             return None
         if f.type.kind == "DOUBLE":
             column = one_zero(column)
+        elif f.type.is_integer and pa.types.is_floating(column.type):
+            column = whole_numbers(column, f.type)
         elif f.type.kind in ("DATE", "TIMESTAMP"):
-            column = convert_text(f.type, column)
+            column = convert_text(f, column)
         if column is None:
             return None
         arrays.append(column)
@@ -132,8 +146,15 @@ def _has(text: npt.NDArray[np.uint8], word: bytes) -> bool:
     return bool(matches.any())
 
 
-def _parsed_type(column_type: ColumnType) -> pa.DataType:
-    return pa.string() if column_type.kind in ("DATE", "TIMESTAMP") else column_type.arrow
+def _parsed_type(field: Field) -> pa.DataType:
+    if is_epoch(field):
+        return pa.int64()
+    return pa.string() if field.type.kind in ("DATE", "TIMESTAMP") else field.type.arrow
+
+
+def _parsed_type_of_doubles(field: Field) -> pa.DataType:
+    """Return what reads 517.0 as a number, too."""
+    return pa.float64() if field.type.is_integer or has_fractions(field) else _parsed_type(field)
 
 
 def _may_hide(body: bytes, name: str, is_required: bool) -> bool:

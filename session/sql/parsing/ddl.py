@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeVar
 
 from braid.router.sinks.connectors import read_sink
 from braid.session.sql.parsing.columns import LATENESS_HINT, parse_columns, parse_name
@@ -14,6 +15,9 @@ from braid.sources.connectors.static_table import format_of, validate_table
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import Schema, StreamSchema
 from braid.sources.core.watermark_options import WatermarkOptions, split_options
+from braid.sources.formats.time_formats import check_time_format
+
+TIME_FORMAT = "timestamp.format"
 
 
 def parse_create_stream(cursor: Cursor) -> CreateStream:
@@ -24,6 +28,8 @@ def parse_create_stream(cursor: Cursor) -> CreateStream:
     schema = _stream_schema(cursor, at)
     with_at = cursor.start
     options = _parse_options(cursor, "push")
+    time_format = options.pop(TIME_FORMAT, None) if _reads_input(options) else None
+    schema = _with_time_format(cursor, schema, time_format)
     connector, format_, connector_options, watermark = _check_options(cursor, name, schema, with_at, options)
     return CreateStream(name, schema, connector, format_, connector_options, if_not_exists, watermark)
 
@@ -41,6 +47,7 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
             raise cursor.not_allowed("Columns of a static table have no METADATA; remove it.", column.metadata_at)
     with_at = cursor.start
     options = _parse_options(cursor, "file")
+    schema = _with_time_format(cursor, Schema(tuple(c.field for c in columns)), options.pop(TIME_FORMAT, None))
     values = {key: value for key, (value, _) in options.items()}
     connector = values.pop("connector", "").lower()
     format_ = values.pop("format", "").lower() or format_of(values.get("path", ""))
@@ -48,7 +55,7 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
         validate_table(connector, format_, values)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, with_at)) from None
-    return CreateTable(name, Schema(tuple(column.field for column in columns)), format_, values, if_not_exists)
+    return CreateTable(name, schema, format_, values, if_not_exists)
 
 
 def parse_sink(cursor: Cursor) -> dict[str, str]:
@@ -80,6 +87,25 @@ def _stream_schema(cursor: Cursor, stream_at: int) -> StreamSchema:
         )
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, stream_at) from None
+
+
+def _reads_input(options: Mapping[str, tuple[str, int]]) -> bool:
+    kind = CONNECTORS.get(options.get("connector", ("", 0))[0].lower())
+    return kind is None or kind.reads_input
+
+
+_AnySchema = TypeVar("_AnySchema", bound=Schema)
+
+
+def _with_time_format(cursor: Cursor, schema: _AnySchema, option: tuple[str, int] | None) -> _AnySchema:
+    """Return columns whose times are written as the option says."""
+    if option is None:
+        return schema
+    text, at = option
+    try:
+        return schema.with_time_format(check_time_format(text))
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, at) from None
 
 
 def _parse_options(cursor: Cursor, connector: str) -> dict[str, tuple[str, int]]:

@@ -144,6 +144,23 @@ def test_columns_may_be_not_null() -> None:
     assert set(table.schema.required) == {"a"}
 
 
+def test_times_are_written_as_an_option_says() -> None:
+    stream = parse_statement(
+        "CREATE STREAM s (a TIMESTAMP, day DATE, t TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'push', 'timestamp.format' = 'EPOCH-MILLIS')"
+    )
+    assert isinstance(stream, CreateStream)
+    assert [f.time_format for f in stream.schema.fields] == ["epoch-millis", "", "epoch-millis"]
+    assert stream.options == {}
+    table = parse_statement(
+        "CREATE TABLE s (a TIMESTAMP) WITH (connector = 'file', path = 'a.csv', timestamp.format = 'dd.MM.yyyy''T''HH')"
+    )
+    assert isinstance(table, CreateTable)
+    assert table.schema.fields[0].time_format == "dd.MM.yyyy'T'HH"
+    plain = parse_statement(f"CREATE STREAM s ({T}) WITH (connector = 'push', 'timestamp.format' = 'rfc3339')")
+    assert plain == parse_statement(f"CREATE STREAM s ({T}) {PUSH}")
+
+
 TYPE_NAMES = {
     "BOOLEAN": ["BOOLEAN", "BOOL", "bool"],
     "INT": ["INT", "INTEGER", "INT4", "INT32", "SMALLINT", "INT2", "INT16", "TINYINT"],
@@ -269,6 +286,14 @@ def test_statements_around_a_select_keep_its_text() -> None:
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^max_future = 'soon')", 422, "'none' or a duration"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^idle_timeout = '0 s')", 422, "longer than 0"),
         (f"CREATE STREAM s ({T}) WITH (^watermark_percentile = 101, connector = 'push')", 422, "at most 100"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^timestamp.format = 'HH:mm')", 422, "year, month and day"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^timestamp.format = '%Y')", 422, "the letters of Java"),
+        (
+            "CREATE STREAM s (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+            " WITH (^'timestamp.format' = 'epoch-millis', connector = 'generator', dataset = 'purchases')",
+            422,
+            "got 'timestamp.format'",
+        ),
         ("CREATE ^STREEM s", 400, "Expected STREAM, TABLE or QUERY"),
     ],
 )  # fmt: skip
