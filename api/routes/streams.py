@@ -86,7 +86,7 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
         definition = service.session.streams.definition(name)  # it may have been dropped while the body came
         stream = service.pushes.stream(definition)
         pushed = stream.push(
-            lambda: decode(body, content_type, definition.schema, service.settings.body_limits),
+            lambda: decode(body, content_type, definition.schema.stored, service.settings.body_limits),
             len(body),
             scoped,
             fingerprint(request, body),

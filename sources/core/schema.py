@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
 import pyarrow as pa
 
+from braid.sources.core.computation import Computation, computation_from_json
 from braid.sources.core.errors import NotAllowed
+from braid.sources.core.json_paths import Path, read_path
 from braid.sources.core.watermark_options import WatermarkOptions
 
 INTEGER_KINDS = ("INT", "BIGINT")
@@ -92,31 +94,60 @@ class Field:
     """A named, typed column; of one that is ``not_null``, NULL makes a tuple malformed.
 
     ``time_format`` says how times are written, see :mod:`braid.sources.formats.time_formats`; nothing is RFC 3339.
+    ``source`` is a path (:mod:`braid.sources.core.json_paths`) where the column is not simply called as it is. A column
+    that is ``computed``, or the time of ``arrival``, is not among those that an input has.
     """
 
     name: str
     type: ColumnType
     not_null: bool = False
     time_format: str = ""
+    source: str = ""
+    computed: Computation | None = None
+    arrival: bool = False
+
+    @cached_property
+    def path(self) -> Path:
+        """Where an input has the column: a name, and for what is in an object there, further steps."""
+        return read_path(self.source) if self.source else (self.name,)
+
+    @property
+    def input_name(self) -> str:
+        """What an input calls the column, or what the column is in."""
+        return str(self.path[0])
+
+    @property
+    def is_written_time(self) -> bool:
+        """Whether inputs have times here."""
+        return self.type.kind == "TIMESTAMP" and self.computed is None and not self.arrival
 
     def describe(self) -> dict[str, Any]:
         """Return name and type as descriptions of streams and tables show them, and what else was declared."""
-        return {"name": self.name, "type": str(self.type), **self._more()}
+        computed = {} if self.computed is None else {"computed": self.computed.text}
+        return {"name": self.name, "type": str(self.type), **self._more(), **computed}
 
     def to_json(self) -> list[Any]:
         """Return ``[name, type]``, and a third element where more was declared."""
-        more = self._more()
+        more = self._more() | ({} if self.computed is None else {"computed": self.computed.to_json()})
         return [self.name, self.type.to_json(), *([more] if more else [])]
 
     def _more(self) -> dict[str, Any]:
-        more = {"not_null": self.not_null, "time_format": self.time_format}
+        more = {
+            "not_null": self.not_null,
+            "time_format": self.time_format,
+            "source": self.source,
+            "arrival": self.arrival,
+        }
         return {name: value for name, value in more.items() if value}
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Field:
         """Read what :meth:`to_json` wrote."""
         name, kind, *more = value
-        return cls(name, ColumnType.from_json(kind), **(more[0] if more else {}))
+        attributes = dict(more[0]) if more else {}
+        if "computed" in attributes:
+            attributes["computed"] = computation_from_json(attributes["computed"])
+        return cls(name, ColumnType.from_json(kind), **attributes)
 
 
 @dataclass(frozen=True)
@@ -152,8 +183,13 @@ class Schema:
 
     def with_time_format(self, time_format: str) -> Self:
         """Return the columns with times written in this format, see :mod:`braid.sources.formats.time_formats`."""
-        times = (replace(f, time_format=time_format) if f.type == TIMESTAMP else f for f in self.fields)
-        return replace(self, fields=tuple(times))
+        fields = (replace(f, time_format=time_format) if f.is_written_time else f for f in self.fields)
+        return replace(self, fields=tuple(fields))
+
+    @cached_property
+    def read(self) -> tuple[Field, ...]:
+        """The columns that are read from inputs, in declared order; the others are computed from them."""
+        return tuple(f for f in self.fields if f.computed is None)
 
     @cached_property
     def required(self) -> Mapping[str, str]:
@@ -182,17 +218,30 @@ class StreamSchema(Schema):
     @cached_property
     def required(self) -> Mapping[str, str]:
         """The event time, and the other columns that must not be NULL."""
-        event_time = self.field(self.event_time).name
-        return {**super().required, event_time: "is the event time and must not be NULL or missing"}
+        field = self.field(self.event_time)
+        rule = "is the event time and must not be NULL or missing"
+        if field.computed is not None:
+            rule = f"is the event time, computed as {field.computed.text}, and must not be NULL"
+        return {**super().required, field.name: rule}
 
     @property
     def of_values(self) -> Schema:
-        """The columns that come from the values of messages."""
+        """The columns that the values of messages tell; where there is metadata, those computed come after it."""
+        if not self.metadata:
+            return self
         metadata_names = {name.lower() for name, _ in self.metadata}
-        fields = tuple(f for f in self.fields if f.name.lower() not in metadata_names)
-        if self.event_time.lower() in metadata_names:
-            return Schema(fields)
-        return StreamSchema(fields, self.event_time, self.lateness_us)
+        return self._of(f for f in self.read if f.name.lower() not in metadata_names)
+
+    @cached_property
+    def stored(self) -> Schema:
+        """The columns that are known without the time of arrival."""
+        return self._of(f for f in self.fields if not f.arrival) if any(f.arrival for f in self.fields) else self
+
+    def _of(self, fields: Iterable[Field]) -> Schema:
+        """Return some of the columns, with the event time if it is among them."""
+        schema = Schema(tuple(fields))
+        is_timed = self.event_time.lower() in (name.lower() for name in schema.names)
+        return StreamSchema(schema.fields, self.event_time, self.lateness_us) if is_timed else schema
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""

@@ -18,7 +18,7 @@ from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.arrow_checks import is_text, read_columns, sound_array
 from braid.sources.formats.coercion import RANGES, complaint
 from braid.sources.formats.columns import convert_text, convert_values, nulls, one_zero
-from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes
+from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes, whole_batch
 from braid.sources.formats.limits import BODY, PIECE, DecodingLimits
 from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 from braid.sources.formats.time_formats import is_epoch, times_of
@@ -60,12 +60,12 @@ def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, lim
 def _take_over(arrays: Mapping[str, pa.Array], rows: int, schema: Schema) -> pa.RecordBatch | None:
     """Return all rows at once, or None when some do not fit, or values must be gone through one by one."""
     columns: list[pa.Array] = []
-    for field in schema.fields:
+    for field in schema.read:
         values = _at_once(arrays[field.name], field) if field.name in arrays else nulls(rows, field).values
-        if values is None or (field.name in schema.required and values.null_count):
+        if values is None:
             return None
         columns.append(values)
-    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
+    return whole_batch(schema, columns)
 
 
 def _at_once(array: pa.Array, field: Field) -> pa.Array | None:
@@ -80,7 +80,7 @@ def _at_once(array: pa.Array, field: Field) -> pa.Array | None:
 
 def _decode_slice(arrays: Mapping[str, pa.Array], first: int, rows: int, schema: Schema) -> Decoded:
     columns = [
-        _convert(arrays[field.name], field) if field.name in arrays else nulls(rows, field) for field in schema.fields
+        _convert(arrays[field.name], field) if field.name in arrays else nulls(rows, field) for field in schema.read
     ]
     number = first + 1
     return assemble(schema, columns, {}, lambda i: f"row {i + number}", lambda i: i + number, partial(_raw, arrays))

@@ -13,14 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.sources.core.errors import MalformedRequest
-from braid.sources.core.schema import ColumnType, Field
+from braid.sources.core.errors import MalformedRequest, NotAllowed
+from braid.sources.core.schema import ColumnType, Field, Schema
 from braid.sources.formats.coercion import EXACT_DOUBLES, UnfitError, coerce, complaint
 from braid.sources.formats.decoded import DecodedColumn
 from braid.sources.formats.temporal import dates_of_text
 from braid.sources.formats.time_formats import is_epoch, times_of
 
 MAX_NAMES = 50
+_WITHOUT_OBJECTS = ("csv", "avro")
 
 _PLAIN: dict[str, set[type]] = {
     "BOOLEAN": {bool, type(None)},
@@ -31,6 +32,16 @@ _PLAIN: dict[str, set[type]] = {
     "DATE": {str, type(None)},
     "TIMESTAMP": {str, type(None)},
 }
+
+
+def check_paths(schema: Schema, format: str) -> None:
+    """Raise NotAllowed for a path into what a format has no objects for."""
+    nested = next((f for f in schema.read if len(f.path) > 1), None)
+    if nested is not None and format in _WITHOUT_OBJECTS:
+        raise NotAllowed(
+            f"Column {nested.name!r} cannot be FROM {nested.source!r}: format {format!r} is read without objects in"
+            " others. Write FROM and the name of a column, or use 'json'."
+        )
 
 
 def convert_values(field: Field, values: Sequence[Any]) -> DecodedColumn:

@@ -55,8 +55,8 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
         raise MalformedRequest(f"The text must be CSV with a row of names: {str(problem)[:200]}.") from None
     names = [str(column[0].as_py() or "") for column in table.columns]
     rows = table.slice(1).combine_chunks()
-    places = [find_column(names, field.name) for field in schema.fields]
-    columns = [convert_texts(f, rows.column(i).to_pylist()) for f, i in zip(schema.fields, places, strict=True)]
+    places = [find_column(names, field.input_name) for field in schema.read]
+    columns = [convert_texts(f, rows.column(i).to_pylist()) for f, i in zip(schema.read, places, strict=True)]
 
     def raws(wrong: Sequence[int]) -> list[str]:
         return [delimiter.join(column[row].as_py() or "" for column in rows.columns) for row in wrong]

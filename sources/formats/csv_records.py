@@ -24,7 +24,7 @@ from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.columns import convert_text, find_column, one_zero, whole_numbers
 from braid.sources.formats.csv_document import convert_texts
-from braid.sources.formats.decoded import Decoded, assemble
+from braid.sources.formats.decoded import Decoded, assemble, whole_batch
 from braid.sources.formats.texts import NEWLINE, is_utf8, line_ends
 from braid.sources.formats.time_formats import has_fractions, is_epoch
 
@@ -44,7 +44,7 @@ class CsvLayout:
     @classmethod
     def declared(cls, schema: Schema, delimiter: str) -> CsvLayout:
         """Return the layout of a file without names: the columns in the order of their declaration."""
-        return cls(delimiter, len(schema.fields), tuple(range(len(schema.fields))))
+        return cls(delimiter, len(schema.read), tuple(range(len(schema.read))))
 
     @classmethod
     def named(cls, record: bytes, schema: Schema, delimiter: str) -> CsvLayout:
@@ -56,7 +56,7 @@ class CsvLayout:
             names = [(field or b"").decode() for field in fields]
         except UnicodeDecodeError:
             raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
-        return cls(delimiter, len(names), tuple(find_column(names, field.name) for field in schema.fields))
+        return cls(delimiter, len(names), tuple(find_column(names, field.input_name) for field in schema.read))
 
 
 def record_ends(text: bytes, delimiter: str) -> np.ndarray:
@@ -128,7 +128,7 @@ def decode_records(
         rows.append(no_fields)
     columns = [
         convert_texts(field, [row[place] for row in rows])
-        for field, place in zip(schema.fields, layout.places, strict=True)
+        for field, place in zip(schema.read, layout.places, strict=True)
     ]
 
     def raws(wrong: Sequence[int]) -> list[str]:
@@ -147,11 +147,11 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
         text.count(b"\r") != text.count(b"\r\n")
         or not is_utf8(text)
         or not _has_regular_quotes(text, layout.delimiter)
-        or (any(f.type.is_integer or is_epoch(f) for f in schema.fields) and (b"0x" in text or b"0X" in text))
+        or (any(f.type.is_integer or is_epoch(f) for f in schema.read) and (b"0x" in text or b"0X" in text))
     ):
         return None
     tuples = _parsed(text, schema, layout, _parsed_type)
-    if tuples is None and any(f.type.is_integer or is_epoch(f) for f in schema.fields):
+    if tuples is None and any(f.type.is_integer or is_epoch(f) for f in schema.read):
         tuples = _parsed(text, schema, layout, _parsed_type_of_doubles)
     return tuples
 
@@ -162,8 +162,8 @@ def _parsed(
     """Decode with Arrow's parser, columns read as ``type_of`` says; None when some value needs a closer look."""
     names = [f"f{number}" for number in range(layout.width)]
     columns = [names[place] for place in layout.places]
-    types = {name: type_of(f) for name, f in zip(columns, schema.fields, strict=True)}
-    has_texts = any(f.type.kind == "VARCHAR" for f in schema.fields)
+    types = {name: type_of(f) for name, f in zip(columns, schema.read, strict=True)}
+    has_texts = any(f.type.kind == "VARCHAR" for f in schema.read)
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
@@ -179,13 +179,12 @@ def _parsed(
                 false_values=_FALSE,
             ),
         )
-        arrays = [_converted(one_array(table.column(i)), f) for i, f in enumerate(schema.fields)]
+        arrays = [_converted(one_array(table.column(i)), f) for i, f in enumerate(schema.read)]
     except (pa.ArrowException, ValueError):
         return None
     if any(array is None for array in arrays):
         return None
-    tuples = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-    return None if any(tuples.column(name).null_count for name in schema.required) else tuples
+    return whole_batch(schema, arrays)
 
 
 def _converted(array: Any, field: Field) -> pa.Array | None:

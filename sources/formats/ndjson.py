@@ -8,13 +8,15 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 from pyarrow.json import ParseOptions, ReadOptions
 
 from braid.sources.core.columns import one_array
+from braid.sources.core.json_paths import Path
 from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.columns import convert_text, one_zero, whole_numbers
-from braid.sources.formats.decoded import Decoded, Gathered, row_bytes
+from braid.sources.formats.decoded import Decoded, Gathered, row_bytes, whole_batch
 from braid.sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
 from braid.sources.formats.limits import BODY, DecodingLimits
 from braid.sources.formats.time_formats import has_fractions, is_epoch
@@ -74,13 +76,16 @@ def read_fast(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> pa.
     Arrow also reads several objects on a line, one object over several lines, NaN and Inf, and objects nested without
     bound; it knows no DECIMAL as a number and no names that differ in case. TooLarge when the tuples would be.
     """
-    objects = _flat_objects(body)
-    if objects is None or needs_exact_numbers(schema):
+    if needs_exact_numbers(schema):
+        return None
+    is_flat = all(len(f.path) == 1 for f in schema.read)
+    objects = _flat_objects(body) if is_flat else _nested_objects(body)
+    if objects is None:
         return None
     limits.check_rows(objects)
     limits.check_bytes(objects * row_bytes(schema), "the columns of the stream")
     tuples = _parsed(body, schema, objects, _parsed_type)
-    if tuples is None and any(f.type.is_integer or has_fractions(f) for f in schema.fields):
+    if tuples is None and any(f.type.is_integer or has_fractions(f) for f in schema.read):
         tuples = _parsed(body, schema, objects, _parsed_type_of_doubles)
     return tuples
 
@@ -89,7 +94,9 @@ def _parsed(
     body: bytes, schema: Schema, objects: int, type_of: Callable[[Field], pa.DataType]
 ) -> pa.RecordBatch | None:
     """Decode so many objects, columns read as ``type_of`` says; None when some value needs a closer look."""
-    explicit = pa.schema([pa.field(f.name, type_of(f)) for f in schema.fields])
+    explicit = _parsed_schema(schema, type_of)
+    if explicit is None:
+        return None
     try:
         table = pyarrow.json.read_json(
             cast(Any, pa.BufferReader(body)),
@@ -101,9 +108,9 @@ def _parsed(
     if table.num_rows != objects:
         return None
     arrays: list[pa.Array] = []
-    for f in schema.fields:
-        column: Any = one_array(table.column(f.name))
-        if column is not None and column.null_count and _may_hide(body, f.name, f.name in schema.required):
+    for f in schema.read:
+        column: Any = _column_at(table, f.path)
+        if column.null_count and _may_hide(body, f.input_name, f.name in schema.required):
             return None
         if f.type.kind == "DOUBLE":
             column = one_zero(column)
@@ -114,7 +121,58 @@ def _parsed(
         if column is None:
             return None
         arrays.append(column)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+    return whole_batch(schema, arrays)
+
+
+def _parsed_schema(schema: Schema, type_of: Callable[[Field], pa.DataType]) -> pa.Schema | None:
+    """Return the columns that Arrow is to parse, objects as structs; None for places in arrays, and for conflicts."""
+    members: dict[str, Any] = {}
+    for f in schema.read:
+        *enclosing, last = f.path
+        inner: Any = members
+        for step in enclosing:
+            inner = inner.setdefault(step, {}) if isinstance(step, str) else None
+            if not isinstance(inner, dict):
+                return None
+        if not isinstance(last, str) or inner.setdefault(last, type_of(f)) != type_of(f):
+            return None
+    return pa.schema(_arrow_fields(members))
+
+
+def _arrow_fields(members: dict[str, Any]) -> list[pa.Field]:
+    return [
+        pa.field(name, pa.struct(_arrow_fields(inner)) if isinstance(inner, dict) else inner)
+        for name, inner in members.items()
+    ]
+
+
+def _column_at(table: pa.Table, path: Path) -> pa.Array:
+    name, *steps = path
+    column: Any = one_array(table.column(str(name)))
+    for step in steps:
+        column = pc.struct_field(column, column.type.get_field_index(step))
+    return column
+
+
+def _nested_objects(body: bytes) -> int | None:
+    """Return how many lines there are if each begins and ends as an object does, and None for what Arrow misreads.
+
+    No object can go on in a next line that begins so: after a closing bracket comes a comma, or the object's end.
+    """
+    text = np.frombuffer(body, dtype=np.uint8)
+    is_line_end = text == ord("\n")
+    ends = np.flatnonzero(is_line_end)
+    if not len(ends) or ends[-1] != len(text) - 1:
+        ends = np.append(ends, len(text))
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    lasts = ends - 1
+    lasts = lasts - (text[np.maximum(lasts, 0)] == ord("\r"))
+    if (lasts < begins).any() or (text[begins] != ord("{")).any() or (text[lasts] != ord("}")).any():
+        return None
+    openings = np.flatnonzero((text == ord("{")) | (text == ord("[")))
+    per_line = np.diff(np.append(np.searchsorted(openings, begins), len(openings)))
+    is_odd = per_line.max() > MAX_BRACKETS or _has(text, b"NaN") or _has(text, b"Inf")
+    return None if is_odd else len(begins)
 
 
 def _flat_objects(body: bytes) -> int | None:

@@ -1,15 +1,24 @@
-"""The columns of CREATE STREAM and CREATE TABLE: name, type, and what else a declaration says of each."""
+"""The columns of CREATE STREAM and CREATE TABLE: name, type, and what else a declaration says of each.
+
+``name type [NOT NULL] [METADATA [FROM 'key'] | FROM 'path' | ARRIVAL | AS (expression)] [LATENESS interval]``, or
+``name AS expression``. What follows the type may stand in any order.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
+from braid.session.sql.computed_columns import bind_computed
 from braid.session.sql.parsing.column_types import parse_type
 from braid.session.sql.parsing.cursor import Cursor
 from braid.session.sql.parsing.durations import parse_duration
+from braid.session.sql.parsing.select_parser import BraidParser
+from braid.session.sql.syntax import Node
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.json_paths import read_path
 from braid.sources.core.names import composed
-from braid.sources.core.schema import Field
+from braid.sources.core.schema import TIMESTAMP, ColumnType, Field
 
 MAX_COLUMNS = 1000
 LATENESS_HINT = "Write LATENESS INTERVAL '2' SECOND after the event time column."
@@ -17,6 +26,7 @@ MAX_NAME = 100
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _IN_PATHS = frozenset("/#@?")
 _WINDOW_BOUNDS = ("window_start", "window_end")
+_ORIGINS = ("METADATA", "FROM", "ARRIVAL", "AS", "GENERATED")
 _CONSTRAINTS = ("NOT", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT", "COLLATE", "CONSTRAINT")
 
 
@@ -44,63 +54,134 @@ def parse_name(cursor: Cursor, noun: str) -> str:
 
 @dataclass(frozen=True)
 class ColumnDeclaration:
-    """A declared column: its field, its LATENESS (µs) and its METADATA, if it has them, and the offsets of both."""
+    """What a column is declared to be; ``type`` is None where its expression says it, ``lateness`` is in microseconds.
 
-    field: Field
+    ``origin`` says which word tells where its values come from, and ``origin_at`` is the offset of it.
+    """
+
+    name: str
+    type: ColumnType | None
+    not_null: bool = False
     lateness: int | None = None
     lateness_at: int = 0
+    origin: str = ""
+    origin_at: int = 0
     metadata: str | None = None
-    metadata_at: int = 0
+    source: str = ""
+    expression: tuple[Node, str] | None = None
 
 
-def parse_columns(cursor: Cursor, object_at: int, noun: str) -> list[ColumnDeclaration]:
+@dataclass(frozen=True)
+class DeclaredColumns:
+    """The declarations in order, and the fields that they declare, expressions bound."""
+
+    declarations: tuple[ColumnDeclaration, ...]
+    fields: tuple[Field, ...]
+
+
+def parse_columns(cursor: BraidParser, object_at: int, noun: str) -> DeclaredColumns:
     """Read the columns of ``noun``, such as "a stream", in brackets; ``object_at`` is the offset of its name."""
     cursor.expect("(", "and the columns")
-    columns: list[ColumnDeclaration] = []
+    columns: dict[str, ColumnDeclaration] = {}
     while True:
         at = cursor.start
         column = _parse_column(cursor, noun)
-        if any(c.field.name.lower() == column.field.name.lower() for c in columns):
-            raise cursor.not_allowed(f"The column {column.field.name!r} is declared twice (case does not count).", at)
-        columns.append(column)
+        if column.name.lower() in columns:
+            raise cursor.not_allowed(f"The column {column.name!r} is declared twice (case does not count).", at)
+        columns[column.name.lower()] = column
         if not cursor.accept(","):
             break
     cursor.expect(")")
     if len(columns) > MAX_COLUMNS:
         raise cursor.not_allowed(f"{noun.capitalize()} must have at most {MAX_COLUMNS} columns.", object_at)
-    return columns
+    return _bound(cursor, tuple(columns.values()), object_at, noun)
 
 
-def _parse_column(cursor: Cursor, noun: str) -> ColumnDeclaration:
-    at = cursor.start
+def _bound(
+    cursor: BraidParser, declarations: tuple[ColumnDeclaration, ...], object_at: int, noun: str
+) -> DeclaredColumns:
+    """Bind the expressions of computed columns to the other ones, and to those before."""
+    fields = {c.name: _field_read(c) for c in declarations if c.expression is None}
+    if all(field.arrival for field in fields.values()):
+        raise cursor.not_allowed(f"{noun.capitalize()} must have a column that is read from its tuples.", object_at)
+    for column in declarations:
+        if column.expression is not None:
+            node, text = column.expression
+            kind, computed = bind_computed(cursor.sql_text, node, text, tuple(fields.values()), column.type)
+            fields[column.name] = Field(column.name, kind, column.not_null, computed=computed)
+        field = fields[column.name]
+        if column.lateness is not None and field.type != TIMESTAMP:
+            raise cursor.not_allowed(
+                f"The column with LATENESS must be a TIMESTAMP; {column.name} is {field.type}.", column.lateness_at
+            )
+    return DeclaredColumns(declarations, tuple(fields[column.name] for column in declarations))
+
+
+def _field_read(column: ColumnDeclaration) -> Field:
+    assert column.type is not None
+    return Field(column.name, column.type, column.not_null, source=column.source, arrival=column.origin == "ARRIVAL")
+
+
+def _parse_column(cursor: BraidParser, noun: str) -> ColumnDeclaration:
     if cursor.at("WATERMARK") and cursor.ahead() == "FOR":
         raise cursor.not_allowed(f"WATERMARK FOR is not supported. {LATENESS_HINT}")
     if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead() != "(":
         raise cursor.not_allowed(f"{noun.split()[1].capitalize()}s have no constraints; remove it.")
+    at = cursor.start
     name = parse_name(cursor, "a column")
     if name.lower() in _WINDOW_BOUNDS:
         raise cursor.not_allowed(f"The results of windows have a column {name.lower()}; rename yours.", at)
-    column = ColumnDeclaration(Field(name, parse_type(cursor)))
+    column = ColumnDeclaration(name, None if cursor.at("AS") else parse_type(cursor))
     while True:
         at = cursor.start
         if cursor.accept_all("NOT", "NULL"):
-            column = replace(column, field=replace(column.field, not_null=True))
-        elif cursor.at("NULL") and not column.field.not_null:
+            column = replace(column, not_null=True)
+        elif cursor.at("NULL") and not column.not_null:
             cursor.advance()
-        elif cursor.at("METADATA") and column.metadata is None:
-            column = replace(column, metadata=_parse_metadata(cursor, column.field), metadata_at=at)
         elif cursor.at("LATENESS") and column.lateness is None:
-            column = replace(column, lateness=_parse_lateness(cursor, column.field), lateness_at=at)
+            column = replace(column, lateness=_parse_lateness(cursor), lateness_at=at)
+        elif cursor.at(*_ORIGINS) and not column.origin:
+            column = _with_origin(cursor, replace(column, origin=cursor.word, origin_at=at))
         elif cursor.at(*_CONSTRAINTS):
             raise cursor.not_allowed(f"Columns of {noun} take no constraint but NOT NULL; remove it.")
         else:
             return column
 
 
-def _parse_metadata(cursor: Cursor, field: Field) -> str:
+def _with_origin(cursor: BraidParser, column: ColumnDeclaration) -> ColumnDeclaration:
+    """Read where the values of a column come from."""
+    if column.origin == "METADATA":
+        return replace(column, metadata=_parse_metadata(cursor, column.name))
+    at = cursor.advance().start
+    if column.origin == "ARRIVAL":
+        if column.type != TIMESTAMP:
+            raise cursor.not_allowed(f"The time of ARRIVAL is a TIMESTAMP; {column.name} is {column.type}.", at)
+        return column
+    if column.origin == "FROM":
+        path_at = cursor.start
+        if cursor.kind != "string":
+            raise cursor.unexpected("where the value is, such as '$.user.id'")
+        source = cursor.advance().text
+        try:
+            read_path(source)
+        except NotAllowed as error:
+            raise cursor.not_allowed(error.detail, path_at) from None
+        return replace(column, source=source)
+    if column.origin == "GENERATED":
+        cursor.accept("ALWAYS")
+        cursor.expect("AS", "and an expression in brackets")
+    if cursor.at("PROCTIME", "ARRIVAL_TIME") and cursor.ahead() == "(":
+        raise cursor.not_allowed(f"Write {column.name} TIMESTAMP ARRIVAL for the time at which a tuple arrives.")
+    column = replace(column, expression=cursor.scalar())
+    if cursor.at("STORED", "VIRTUAL", "PERSISTED"):
+        cursor.advance()
+    return column
+
+
+def _parse_metadata(cursor: Cursor, name: str) -> str:
     """Read ``METADATA …`` and return its key: without FROM, the name of the column."""
     cursor.expect("METADATA")
-    key = field.name.lower()
+    key = name.lower()
     if cursor.accept("FROM"):
         if cursor.kind != "string":
             raise cursor.unexpected("what the column holds, such as 'key'")
@@ -109,10 +190,8 @@ def _parse_metadata(cursor: Cursor, field: Field) -> str:
     return key
 
 
-def _parse_lateness(cursor: Cursor, field: Field) -> int:
-    at = cursor.expect("LATENESS").start
-    if field.type.kind != "TIMESTAMP":
-        raise cursor.not_allowed(f"The column with LATENESS must be a TIMESTAMP; {field.name} is {field.type}.", at)
+def _parse_lateness(cursor: Cursor) -> int:
+    cursor.expect("LATENESS")
     lateness_at = cursor.start
     lateness = parse_duration(cursor, "the lateness")
     if lateness < 0:

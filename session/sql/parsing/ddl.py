@@ -9,18 +9,20 @@ from typing import TypeVar
 from braid.router.sinks.connectors import read_sink
 from braid.session.sql.parsing.columns import LATENESS_HINT, parse_columns, parse_name
 from braid.session.sql.parsing.cursor import Cursor
+from braid.session.sql.parsing.select_parser import BraidParser
 from braid.session.sql.statements import CreateStream, CreateTable
 from braid.sources.connectors.registry import CONNECTORS, validate_definition
 from braid.sources.connectors.static_table import format_of, validate_table
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import Schema, StreamSchema
 from braid.sources.core.watermark_options import WatermarkOptions, split_options
+from braid.sources.formats.columns import check_paths
 from braid.sources.formats.time_formats import check_time_format
 
 TIME_FORMAT = "timestamp.format"
 
 
-def parse_create_stream(cursor: Cursor) -> CreateStream:
+def parse_create_stream(cursor: BraidParser) -> CreateStream:
     """Read what follows ``CREATE STREAM``."""
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
     at = cursor.start
@@ -34,25 +36,27 @@ def parse_create_stream(cursor: Cursor) -> CreateStream:
     return CreateStream(name, schema, connector, format_, connector_options, if_not_exists, watermark)
 
 
-def parse_create_table(cursor: Cursor) -> CreateTable:
+def parse_create_table(cursor: BraidParser) -> CreateTable:
     """Read what follows ``CREATE TABLE``."""
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
     at = cursor.start
     name = parse_name(cursor, "the table")
     columns = parse_columns(cursor, at, "a table")
-    for column in columns:
+    for column in columns.declarations:
         if column.lateness is not None:
             raise cursor.not_allowed("Columns of a static table have no LATENESS; remove it.", column.lateness_at)
-        if column.metadata is not None:
-            raise cursor.not_allowed("Columns of a static table have no METADATA; remove it.", column.metadata_at)
+        if column.origin not in ("", "FROM"):
+            noun = "expression" if column.expression is not None else column.origin
+            raise cursor.not_allowed(f"Columns of a static table have no {noun}; remove it.", column.origin_at)
     with_at = cursor.start
     options = _parse_options(cursor, "file")
-    schema = _with_time_format(cursor, Schema(tuple(c.field for c in columns)), options.pop(TIME_FORMAT, None))
+    schema = _with_time_format(cursor, Schema(columns.fields), options.pop(TIME_FORMAT, None))
     values = {key: value for key, (value, _) in options.items()}
     connector = values.pop("connector", "").lower()
     format_ = values.pop("format", "").lower() or format_of(values.get("path", ""))
     try:
         validate_table(connector, format_, values)
+        check_paths(schema, format_)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, with_at)) from None
     return CreateTable(name, schema, format_, values, if_not_exists)
@@ -70,21 +74,19 @@ def parse_sink(cursor: Cursor) -> dict[str, str]:
     return values
 
 
-def _stream_schema(cursor: Cursor, stream_at: int) -> StreamSchema:
+def _stream_schema(cursor: BraidParser, stream_at: int) -> StreamSchema:
     columns = parse_columns(cursor, stream_at, "a stream")
-    time_columns = [column for column in columns if column.lateness is not None]
+    time_columns = [column for column in columns.declarations if column.lateness is not None]
     if not time_columns:
         raise cursor.not_allowed(f"Exactly one column must have LATENESS, the event time. {LATENESS_HINT}", stream_at)
     if len(time_columns) > 1:
         raise cursor.not_allowed(
-            f"Exactly one column must have LATENESS; {time_columns[0].field.name!r} has it already.",
+            f"Exactly one column must have LATENESS; {time_columns[0].name!r} has it already.",
             time_columns[1].lateness_at,
         )
     try:
-        metadata = tuple((c.field.name, c.metadata) for c in columns if c.metadata is not None)
-        return StreamSchema(
-            tuple(c.field for c in columns), time_columns[0].field.name, time_columns[0].lateness or 0, metadata
-        )
+        metadata = tuple((c.name, c.metadata) for c in columns.declarations if c.metadata is not None)
+        return StreamSchema(columns.fields, time_columns[0].name, time_columns[0].lateness or 0, metadata)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, stream_at) from None
 

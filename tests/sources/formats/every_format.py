@@ -72,7 +72,7 @@ def _csv(rows: Rows, schema: Schema) -> Decoded:
 
 
 def _csv_messages(rows: Rows, schema: Schema) -> Decoded:
-    declared = ([_field(row.get(name)) for name in schema.names] for row in rows)
+    declared = ([_field(row.get(f.input_name)) for f in schema.read] for row in rows)
     return decode_csv_messages([_csv_line(values) for values in declared], schema, ",")
 
 
