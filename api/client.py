@@ -49,6 +49,7 @@ MEDIA_TYPES = {
     "ndjson": "application/x-ndjson",
     "json": JSON,
     "arrow": "application/vnd.apache.arrow.stream",
+    "csv": "text/csv",
 }
 # an empty page that comes back faster than this was not long-polled; do not spin on it
 _SHORTEST_POLL_SECONDS = 0.05

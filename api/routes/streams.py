@@ -10,7 +10,16 @@ import pyarrow as pa
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from braid.api.http.bodies import answer_once, fingerprint, idempotency_key, outcome, read_body, statement_of
+from braid.api.http.bodies import (
+    IDENTITY,
+    answer_once,
+    content_encoding,
+    fingerprint,
+    idempotency_key,
+    outcome,
+    read_body,
+    statement_of,
+)
 from braid.api.routes import documents
 from braid.api.routes.access import AdminDep, ReaderDep, WriterDep
 from braid.api.routes.documents import EVENTS_BODY, After, Limit, answers, refused, sql_body
@@ -19,6 +28,7 @@ from braid.api.service import ServiceDep
 from braid.session.state.requests import Outcome
 from braid.session.state.times import rfc3339
 from braid.sources.formats.decoding import decode
+from braid.sources.formats.encodings import ENCODINGS, unpack
 
 router = APIRouter(tags=["streams"])
 
@@ -71,29 +81,33 @@ _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line
     openapi_extra=EVENTS_BODY,
 )
 async def push_events(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
-    """Push tuples: NDJSON, a JSON object or array, or an Arrow stream.
+    """Push tuples: NDJSON, a JSON object or array, an Arrow stream, or CSV whose first line names the columns.
 
-    Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted.
+    Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted. The
+    body may be packed: `Content-Encoding: gzip` or `zstd`.
     """
     service.check_running()
     service.session.streams.definition(name)
     key = idempotency_key(request)
-    body = await read_body(request, service.settings.max_body_bytes)
+    encoding = content_encoding(request, ENCODINGS)
+    body = await read_body(request, service.settings.max_body_bytes, ENCODINGS)
     scoped = None if key is None else caller.scoped(key)
     content_type = request.headers.get("content-type", "")
+
+    limits = service.settings.body_limits
 
     def push() -> bytes:
         definition = service.session.streams.definition(name)  # it may have been dropped while the body came
         stream = service.pushes.stream(definition)
         pushed = stream.push(
-            lambda: decode(body, content_type, definition.schema.stored, service.settings.body_limits),
+            lambda: decode(unpack(body, encoding, limits), content_type, definition.schema.stored, limits),
             len(body),
             scoped,
             fingerprint(request, body),
         )
         return orjson.dumps(pushed)
 
-    limiter = service.decoders if len(body) > LARGE_BYTES else None
+    limiter = service.decoders if len(body) > LARGE_BYTES or encoding != IDENTITY else None
     return Response(await to_thread.run_sync(push, limiter=limiter), media_type="application/json")
 
 

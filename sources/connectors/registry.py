@@ -66,7 +66,7 @@ def _validate_push(declared: Declaration) -> None:
 CONNECTORS: dict[str, ConnectorKind] = {
     # the format is for show: each request's content type says what it holds
     "push": ConnectorKind(
-        ("json", "arrow"),
+        ("json", "arrow", "csv"),
         _validate_push,
         lambda definition, storage: PushConnector(storage, definition),
         keeps_arrival=True,

@@ -159,6 +159,8 @@ def _nested_objects(body: bytes) -> int | None:
 
     No object can go on in a next line that begins so: after a closing bracket comes a comma, or the object's end.
     """
+    if not body:
+        return None
     text = np.frombuffer(body, dtype=np.uint8)
     is_line_end = text == ord("\n")
     ends = np.flatnonzero(is_line_end)

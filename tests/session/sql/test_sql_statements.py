@@ -274,7 +274,7 @@ def test_statements_around_a_select_keep_its_text() -> None:
         (f"CREATE STREAM s ({T})^", 400, "Expected WITH"),
         (f"CREATE STREAM s ({T}) ^WITH (format = 'json')", 422, "name a connector: 'push', 'generator', 'kafka',"),
         (f"CREATE STREAM s ({T}) WITH (^connector = 'pulsar')", 422, "'kafka', 'flight', 'file'; got 'pulsar'"),
-        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'csv')", 422, "takes format 'json' or 'arrow'"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'xml')", 422, "takes format 'json' or 'arrow' or 'csv'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^path = 'x')", 422, "has no options; got 'path'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^connector = 'push')", 422, "given twice"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', ^speed = 'x')", 422, "got 'speed'"),
