@@ -14,6 +14,7 @@ from braid.session.sql.parsing.column_types import parse_type
 from braid.session.sql.parsing.cursor import Cursor
 from braid.session.sql.parsing.durations import parse_duration
 from braid.session.sql.parsing.select_parser import BraidParser
+from braid.session.sql.scope import did_you_mean
 from braid.session.sql.syntax import Node
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.json_paths import read_path
@@ -83,18 +84,65 @@ def parse_columns(cursor: BraidParser, object_at: int, noun: str) -> DeclaredCol
     """Read the columns of ``noun``, such as "a stream", in brackets; ``object_at`` is the offset of its name."""
     cursor.expect("(", "and the columns")
     columns: dict[str, ColumnDeclaration] = {}
+    watermarks: list[_Watermark] = []
     while True:
         at = cursor.start
-        column = _parse_column(cursor, noun)
-        if column.name.lower() in columns:
-            raise cursor.not_allowed(f"The column {column.name!r} is declared twice (case does not count).", at)
-        columns[column.name.lower()] = column
+        if cursor.at("WATERMARK") and cursor.ahead() == "FOR":
+            watermarks.append(_parse_watermark(cursor))
+        else:
+            column = _parse_column(cursor, noun)
+            if column.name.lower() in columns:
+                raise cursor.not_allowed(f"The column {column.name!r} is declared twice (case does not count).", at)
+            columns[column.name.lower()] = column
         if not cursor.accept(","):
             break
     cursor.expect(")")
+    for watermark in watermarks:
+        _apply(cursor, watermark, columns)
     if len(columns) > MAX_COLUMNS:
         raise cursor.not_allowed(f"{noun.capitalize()} must have at most {MAX_COLUMNS} columns.", object_at)
     return _bound(cursor, tuple(columns.values()), object_at, noun)
+
+
+@dataclass(frozen=True)
+class _Watermark:
+    """``WATERMARK FOR column AS column - lateness``, where it and the name of the column stand; in microseconds."""
+
+    at: int
+    name: str
+    name_at: int
+    lateness: int
+
+
+def _parse_watermark(cursor: BraidParser) -> _Watermark:
+    """Read ``WATERMARK FOR ts AS ts - INTERVAL '5' SECOND``, Flink's way to write LATENESS."""
+    at = cursor.expect("WATERMARK").start
+    cursor.expect("FOR")
+    name_at, name = cursor.start, cursor.name("the event time column")
+    cursor.expect("AS", f"and {name} - INTERVAL '5' SECOND")
+    node, _ = cursor.scalar()
+    months, lateness = 0, 0
+    column = node
+    if node.kind == "call" and node.value == "-" and node.children[1].kind == "interval":
+        column, (months, lateness) = node.children[0], node.children[1].value
+    is_column = column.kind == "name" and [part.lower() for part in column.value] == [name.lower()]
+    if not is_column or months or lateness < 0:
+        raise cursor.not_allowed(
+            f"A watermark must be the event time less an interval of fixed length: {name} - INTERVAL '5' SECOND.",
+            node.at,
+        )
+    return _Watermark(at, name, name_at, lateness)
+
+
+def _apply(cursor: BraidParser, watermark: _Watermark, columns: dict[str, ColumnDeclaration]) -> None:
+    """Give the column of a watermark its lateness."""
+    column = columns.get(watermark.name.lower())
+    if column is None:
+        hint = did_you_mean(watermark.name, [c.name for c in columns.values()])
+        raise cursor.not_allowed(f"Column {watermark.name!r} does not exist.{hint}", watermark.name_at)
+    if column.lateness is not None:
+        raise cursor.not_allowed(f"Column {column.name!r} has a watermark already; remove this one.", watermark.at)
+    columns[column.name.lower()] = replace(column, lateness=watermark.lateness, lateness_at=watermark.at)
 
 
 def _bound(
@@ -123,8 +171,6 @@ def _field_read(column: ColumnDeclaration) -> Field:
 
 
 def _parse_column(cursor: BraidParser, noun: str) -> ColumnDeclaration:
-    if cursor.at("WATERMARK") and cursor.ahead() == "FOR":
-        raise cursor.not_allowed(f"WATERMARK FOR is not supported. {LATENESS_HINT}")
     if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead() != "(":
         raise cursor.not_allowed(f"{noun.split()[1].capitalize()}s have no constraints; remove it.")
     at = cursor.start

@@ -161,6 +161,22 @@ def test_times_are_written_as_an_option_says() -> None:
     assert plain == parse_statement(f"CREATE STREAM s ({T}) {PUSH}")
 
 
+@pytest.mark.parametrize(
+    ("watermark", "lateness_us"),
+    [
+        ("WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", 5_000_000),
+        ("WATERMARK FOR `ts` AS `TS` - INTERVAL '0.001' SECOND", 1_000),
+        ("watermark for ts as ts", 0),
+    ],
+)
+def test_a_watermark_of_flink_is_lateness(watermark: str, lateness_us: int) -> None:
+    flink = f"CREATE STREAM s (id INT, ms BIGINT, ts AS TO_TIMESTAMP(ms / 1000.0), {watermark}, name STRING) {PUSH}"
+    statement = parse_statement(flink)
+    assert isinstance(statement, CreateStream)
+    assert (statement.schema.event_time, statement.schema.lateness_us) == ("ts", lateness_us)
+    assert statement.schema.names == ("id", "ms", "ts", "name")
+
+
 TYPE_NAMES = {
     "BOOLEAN": ["BOOLEAN", "BOOL", "bool"],
     "INT": ["INT", "INTEGER", "INT4", "INT32", "SMALLINT", "INT2", "INT16", "TINYINT"],
@@ -269,12 +285,18 @@ def test_statements_around_a_select_keep_its_text() -> None:
         (f"CREATE STREAM s ({T}, a INT NOT NULL ^UNIQUE) {PUSH}", 422, "take no constraint but NOT NULL"),
         (f"CREATE STREAM s ({T}, a INT NOT NULL ^NULL) {PUSH}", 400, "Expected )"),
         (f"CREATE STREAM s ({T}, a INT ^NOT DEFERRABLE) {PUSH}", 422, "take no constraint but NOT NULL"),
-        (f"CREATE STREAM s ({T}, ^WATERMARK FOR t AS t) {PUSH}", 422, "WATERMARK FOR is not supported"),
+        (f"CREATE STREAM s ({T}, ^WATERMARK FOR t AS t) {PUSH}", 422, "'t' has a watermark already"),
+        (f"CREATE STREAM s ({T}, u TIMESTAMP, ^WATERMARK FOR u AS u) {PUSH}", 422, "'t' has it already"),
+        (f"CREATE STREAM s (t TIMESTAMP, WATERMARK FOR t AS ^u) {PUSH}", 422, "the event time less an interval"),
+        (f"CREATE STREAM s (t TIMESTAMP, WATERMARK FOR t AS t ^+ INTERVAL '1' SECOND) {PUSH}", 422, "less an interval"),
+        (f"CREATE STREAM s (t TIMESTAMP, WATERMARK FOR t AS t ^- INTERVAL '1' MONTH) {PUSH}", 422, "fixed length"),
+        (f"CREATE STREAM s (time TIMESTAMP, WATERMARK FOR ^tme AS tme) {PUSH}", 422, "Did you mean 'time'?"),
+        (f"CREATE STREAM s (t INT, ^WATERMARK FOR t AS t) {PUSH}", 422, "must be a TIMESTAMP; t is INT"),
         (f"CREATE STREAM s ^{PUSH}", 400, "Expected ( and the columns"),
         (f"CREATE STREAM s ({T})^", 400, "Expected WITH"),
         (f"CREATE STREAM s ({T}) ^WITH (format = 'json')", 422, "name a connector: 'push', 'generator', 'kafka',"),
         (f"CREATE STREAM s ({T}) WITH (^connector = 'pulsar')", 422, "'kafka', 'flight', 'file'; got 'pulsar'"),
-        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'xml')", 422, "takes format 'json' or 'arrow' or 'csv'"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'xml')", 422, "takes format 'json' or 'arrow'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^path = 'x')", 422, "has no options; got 'path'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^connector = 'push')", 422, "given twice"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', ^speed = 'x')", 422, "got 'speed'"),
