@@ -52,6 +52,7 @@ MEDIA_TYPES = {
     "ndjson": "application/x-ndjson",
     "json": JSON,
     "arrow": "application/vnd.apache.arrow.stream",
+    "csv": "text/csv",
 }
 SAMPLE_TYPES = {
     "": "application/octet-stream",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from braid.operators import computed_column  # noqa: F401 - definitions of streams have such columns
 from braid.operators.joins.key_splits import OperatorSplits
 from braid.operators.lookup.lookups import Refreshed
 from braid.sources.core.schema import StreamDefinition

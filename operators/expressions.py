@@ -7,6 +7,7 @@ evaluate it over Arrow arrays (:mod:`braid.operators.evaluation`). NULL follows 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,16 +18,28 @@ from braid.sources.core.schema import BOOLEAN, ColumnType
 
 Value = bool | int | float | str | Decimal | dt.date | dt.datetime | None
 
+# of a column, and of its input and table before dots; or of a measure, and no function is called as measures are
+_PLAIN_NAME = re.compile(
+    r"[^\W\d]\w*(?:[.#]\w+)*|(?:count|sum|min|max|count_distinct|stddev_samp|var_samp)\(.*\)", re.DOTALL
+)
+_CONSTANTS = ("NULL", "True", "False")
+
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the input, by name."""
+    """A column of the input, by name; the text of a name that could be another expression's has quotes around it."""
 
     name: str
     type: ColumnType
 
+    @cached_property
+    def _text(self) -> str:
+        if _PLAIN_NAME.fullmatch(self.name) and self.name not in _CONSTANTS:
+            return self.name
+        return '"' + self.name.replace('"', '""') + '"'
+
     def __str__(self) -> str:
-        return self.name
+        return self._text
 
 
 @dataclass(frozen=True)

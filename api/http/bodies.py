@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -18,17 +18,25 @@ from braid.session.state.requests import Outcome
 from braid.sources.core.errors import MalformedRequest, TooLarge
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+IDENTITY = "identity"
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """Return the body; TooLarge as soon as more than ``limit`` bytes are announced or have come.
+def content_encoding(request: Request, encodings: Sequence[str] = ()) -> str:
+    """Return how the body is packed, "identity" if it is not; MalformedRequest for other ways than ``encodings``."""
+    encoding = request.headers.get("content-encoding", IDENTITY)
+    if encoding.lower() in (IDENTITY, *encodings):
+        return encoding.lower()
+    accepted = f"with {', '.join(encodings)} or without" if encodings else "as it is, without"
+    raise MalformedRequest(f"A body must come {accepted} Content-Encoding; got {encoding[:100]!r}.")
 
-    MalformedRequest when the client leaves before the end, or sends it encoded.
+
+async def read_body(request: Request, limit: int, encodings: Sequence[str] = ()) -> bytes:
+    """Return the body as it came; TooLarge as soon as more than ``limit`` bytes are announced or have come.
+
+    MalformedRequest when the client leaves before the end, or sends it packed in other ways than ``encodings``.
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise MalformedRequest(f"A body must have no Content-Encoding; got {encoding[:100]!r}. Send it unpacked.")
+    content_encoding(request, encodings)
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise TooLarge(f"A body must have at most {limit} bytes; got {announced}. Send it in parts.")
@@ -81,6 +89,8 @@ def idempotency_key(request: Request) -> str | None:
 def fingerprint(request: Request, body: bytes) -> str:
     """Return what a repetition must share with the first request to count as one: call and body."""
     call = f"{request.method} {request.url.path}\n{request.headers.get('content-type', '')}\n"
+    encoding = request.headers.get("content-encoding")
+    call += f"{encoding}\n" if encoding else ""
     return hashlib.sha256(call.encode() + body).hexdigest()
 
 

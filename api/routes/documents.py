@@ -31,6 +31,7 @@ CREATE_TABLE = (
     "CREATE TABLE packs (gem_pack INT, name VARCHAR) WITH (connector = 'file', path = 'packs.csv', format = 'csv')"
 )
 SELECT = "SELECT user_id, price FROM purchases WHERE price > 5"
+EVENTS_CSV = "user_id,gem_pack,price,time\n1,4,9.5,2026-01-01T00:00:01Z\n"
 EVENTS = '{"user_id": 1, "gem_pack": 4, "price": 9.5, "time": "2026-01-01T00:00:01Z"}\n'
 
 STREAM: Json = {
@@ -304,6 +305,7 @@ EVENTS_BODY: Json = {
             NDJSON: {"schema": {"type": "string"}, "example": EVENTS},
             JSON: {"schema": {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}},
             ARROW: {"schema": {"type": "string", "format": "binary"}},
+            "text/csv": {"schema": {"type": "string"}, "example": EVENTS_CSV},
         },
     },
 }

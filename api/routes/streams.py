@@ -11,7 +11,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from braid.api.http.bodies import (
+    IDENTITY,
     answer_once,
+    content_encoding,
     fingerprint,
     idempotency_key,
     outcome,
@@ -29,6 +31,7 @@ from braid.session.state.requests import Outcome
 from braid.session.state.times import rfc3339
 from braid.sources.core.errors import MalformedRequest, NotAllowed
 from braid.sources.formats.decoding import decode
+from braid.sources.formats.encodings import ENCODINGS, unpack
 from braid.sources.formats.temporal import parse_timestamp
 
 router = APIRouter(tags=["streams"])
@@ -82,29 +85,33 @@ _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line
     openapi_extra=EVENTS_BODY,
 )
 async def push_events(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
-    """Push rows: NDJSON, a JSON object or array, or an Arrow stream.
+    """Push rows: NDJSON, a JSON object or array, an Arrow stream, or CSV whose first line names the columns.
 
-    Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted.
+    Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted. The
+    body may be packed: `Content-Encoding: gzip` or `zstd`.
     """
     service.check_running()
     service.session.streams.check_open(name)
     key = idempotency_key(request)
-    body = await read_body(request, service.settings.max_body_bytes)
+    encoding = content_encoding(request, ENCODINGS)
+    body = await read_body(request, service.settings.max_body_bytes, ENCODINGS)
     scoped = None if key is None else caller.scoped(key)
     content_type = request.headers.get("content-type", "")
+
+    limits = service.settings.body_limits
 
     def push() -> bytes:
         definition = service.session.streams.definition(name)  # it may have been dropped while the body came
         stream = service.pushes.stream(definition)
         pushed = stream.push(
-            lambda: decode(body, content_type, definition.schema, service.settings.body_limits),
+            lambda: decode(unpack(body, encoding, limits), content_type, definition.schema.stored, limits),
             len(body),
             scoped,
             fingerprint(request, body),
         )
         return orjson.dumps(pushed)
 
-    limiter = service.decoders if len(body) > LARGE_BYTES else None
+    limiter = service.decoders if len(body) > LARGE_BYTES or encoding != IDENTITY else None
     return Response(await to_thread.run_sync(push, limiter=limiter), media_type="application/json")
 
 

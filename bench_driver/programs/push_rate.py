@@ -53,8 +53,17 @@ def encode(rows: list[dict[str, Any]], form: str) -> bytes:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         return bytes(sink.getvalue())
+    if form == "csv":
+        lines = [",".join(rows[0]), *(",".join(map(_field, row.values())) for row in rows)]
+        return "\n".join(lines).encode()
     texts = [json.dumps({**row, "time": row["time"].isoformat()}) for row in rows]
     return ("\n".join(texts) if form == "ndjson" else f"[{', '.join(texts)}]").encode()
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 class Pusher(threading.Thread):

@@ -175,7 +175,25 @@ def _decimal(call: Call, left: Datum, right: Datum) -> Datum:
     target, compute = call.type, _DECIMAL[call.function]
     if call.function in _UNCHECKED and target.precision < MAX_PRECISION:
         return kernel.cast(_UNCHECKED[call.function](left, right), target.arrow)
+    quotient = _with_point_moved(left, right, target) if call.function == "/" else None
+    if quotient is not None:
+        return quotient
     return by_row(lambda a, b: fit_decimal(compute(Decimal(a), Decimal(b)), target), target.arrow, left, right)
+
+
+def _with_point_moved(value: Datum, divisor: Datum, target: ColumnType) -> Datum | None:
+    """Divide by a constant power of ten, as in ``ms / 1000.0``; None for others, and where digits could be lost."""
+    if not (isinstance(value, pa.Array) and isinstance(divisor, pa.Scalar) and divisor.is_valid):
+        return None
+    sign, digits, places = Decimal(divisor.as_py()).normalize().as_tuple()
+    if sign or digits != (1,) or not isinstance(places, int):
+        return None
+    factor_type = pa.decimal128(abs(places) + 1, max(places, 0))
+    precision = value.type.precision + factor_type.precision + 1
+    if max(precision, target.precision) >= MAX_PRECISION or value.type.scale + factor_type.scale > target.scale:
+        return None
+    factor = pa.scalar(Decimal((0, (1,), -places)), factor_type)
+    return kernel.cast(kernel.multiply(value, factor), target.arrow)
 
 
 def _bind_negate(function: Function, arguments: Arguments) -> Expression:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,7 +13,6 @@ from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.schema import StreamDefinition
 
 _MAX_NAMES = 20
-_ALIAS = re.compile(r"\w+")
 
 
 class KnownTables(Protocol):
@@ -110,9 +108,10 @@ def inputs_of(select: Select, catalog: Mapping[str, StreamDefinition], tables: K
     for input_ in inputs:
         input_.check_window(select)
     for input_ in inputs:
-        if not _ALIAS.fullmatch(input_.alias):
+        if "." in input_.alias and len(inputs) > 1:  # else the columns of two inputs could be called alike
             raise select.sql.not_allowed(
-                f"The alias of an input must have letters, digits and '_' only; got {input_.alias!r}.", input_.source.at
+                f"The name of an input of a join must have no dot; got {input_.alias!r}. Write AS and an alias.",
+                input_.source.at,
             )
     return inputs
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from braid.operators.expressions import Column
 from braid.session.sql.parsing.tokens import SqlText
-from braid.session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean, shown_name
+from braid.session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean
 from braid.sources.core.schema import TIMESTAMP
 
 
@@ -29,6 +29,11 @@ class JoinScope:
         self._input_of = {
             self._full_name(scope, column): number
             for number, scope in enumerate(self.inputs)
+            for column in scope.columns
+        }
+        self._declared = {
+            self._full_name(scope, column): scope.declared_name(column)
+            for scope in self.inputs
             for column in scope.columns
         }
 
@@ -54,13 +59,14 @@ class JoinScope:
         if columns:
             shown = " and ".join(column.name for column in columns)
             raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {shown}.", at)
-        names = [shown_name(column) for scope in self.inputs for column in scope.columns]
+        names = [scope.declared_name(column) for scope in self.inputs for column in scope.columns]
         described = ", ".join(scope.description for scope in self.inputs)
         raise self.sql.not_allowed(f"Column {name!r} does not exist; {described}.{did_you_mean(name, names)}", at)
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared, without the input."""
-        return shown_name(self.resolve(parts, at))
+        column = self.resolve(parts, at)
+        return self._declared.get(column.name, column.name)
 
     def columns_of(self, qualifier: str | None, at: int) -> Iterator[tuple[str, Column]]:
         """Yield the columns that ``*`` or ``qualifier.*`` means, with what they are called in results."""

@@ -8,9 +8,9 @@ too.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from braid.operators.evaluation import is_null_for_nulls
 from braid.operators.expressions import Call, Column, Expression, all_of, columns_of
@@ -24,7 +24,7 @@ from braid.session.sql.join_scope import JoinScope
 from braid.session.sql.scope import JoinedTable, Scope
 from braid.session.sql.statements import Select
 from braid.session.sql.syntax import Node, conjuncts, walk
-from braid.sources.connectors.static_table import TableVersion
+from braid.sources.connectors.static_table import TableDefinition, TableVersion
 from braid.sources.core.schema import StreamDefinition
 
 MAX_TABLES = 10
@@ -181,8 +181,7 @@ class _Lookups:
         residual: Iterable[_Condition],
     ) -> None:
         definition = table.version.definition
-        earlier_uses = Counter(t.name.partition("#")[0] for t in host.tables)[definition.name]
-        name = definition.name if not earlier_uses else f"{definition.name}#{earlier_uses + 1}"
+        name = _free_name(definition, host)
         merged = frozenset(f.name for f in definition.schema.fields if f.name.lower() in self._merged[table.number])
         table.host, table.table = host.number, JoinedTable(table.alias, name, definition.schema, merged)
         keys = []
@@ -289,6 +288,13 @@ def _max_matches(version: TableVersion, lookup: Lookup) -> int:
             _match_counts.clear()
         _match_counts[key] = TableIndex(version.rows, [table_key for _, table_key in lookup.keys]).max_matches
     return _match_counts[key]
+
+
+def _free_name(table: TableDefinition, host: SelectInput) -> str:
+    """Return a name for a lookup of a stream, with which no two columns of its tuples are called alike."""
+    taken = {*host.stream.schema.names, *(t.column(f).name for t in host.tables for f in t.schema.fields)}
+    names = (table.name if number == 1 else f"{table.name}#{number}" for number in count(1))
+    return next(name for name in names if taken.isdisjoint(f"{name}.{column}" for column in table.schema.names))
 
 
 def _and(nodes: Sequence[Node]) -> Node | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from sqlglot.errors import SqlglotError
 
-from braid.session.sql.parsing.ddl import check_name, parse_create_stream, parse_create_table, parse_query_options
+from braid.session.sql.parsing.columns import parse_name
+from braid.session.sql.parsing.ddl import parse_create_stream, parse_create_table, parse_query_options
 from braid.session.sql.parsing.select_parser import BraidParser, open_parser
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import (
@@ -113,8 +114,7 @@ def _parse_create(cursor: BraidParser) -> Statement:
     if cursor.accept("STREAM"):
         return parse_create_stream(cursor)
     if cursor.accept("QUERY"):
-        name_at = cursor.start
-        name = check_name(cursor, cursor.name("the name of the query"), "the query", name_at)
+        name = parse_name(cursor, "the query")
         sink, start = parse_query_options(cursor) if cursor.at("WITH") else (None, None)
         cursor.expect("AS", "and a SELECT")
         return CreateQuery(name, cursor.select(), sink, or_replace, start)

@@ -74,10 +74,10 @@ class JoinedTable:
         """Return a column of the table as one of the stream's tuples after the join."""
         return Column(f"{self.name}.{field.name}", field.type)
 
-    def find(self, name: str) -> Column | None:
+    def find(self, name: str, with_merged: bool = True) -> Column | None:
         """Return the column of that name, if there is one."""
         fields = (field for field in self.schema.fields if field.name.lower() == name.lower())
-        return next(map(self.column, fields), None)
+        return next((self.column(f) for f in fields if with_merged or f.name not in self.merged), None)
 
 
 class Scope:
@@ -101,6 +101,7 @@ class Scope:
         self._tables = tuple(tables)
         self._merged = frozenset(merged)
         self._columns = {f.name.lower(): Column(f.name, f.type) for f in definition.schema.fields}
+        self._declared = {table.column(f).name: f.name for table in self._tables for f in table.schema.fields}
         if self.windowed:
             self._columns |= {name: Column(name, TIMESTAMP) for name in WINDOW_COLUMNS}
 
@@ -147,14 +148,18 @@ class Scope:
         column = self._columns.get(name.lower())
         matches = [] if column is None or name.lower() in self._merged else [column]
         for table in self._tables:
-            column = table.find(name)
-            if column is not None and column.name.rpartition(".")[2] not in table.merged:
+            column = table.find(name, with_merged=False)
+            if column is not None:
                 matches.append(column)
         return matches
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared."""
-        return shown_name(self.resolve(parts, at))
+        return self.declared_name(self.resolve(parts, at))
+
+    def declared_name(self, column: Column) -> str:
+        """Return the name of a column as declared, without the table that it is of."""
+        return self._declared.get(column.name, column.name)
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""
@@ -178,7 +183,7 @@ class Scope:
             raise self.sql.not_allowed(
                 f"Column {name!r} needs a window; write FROM {self.definition.name} [RANGE 8 SECONDS].", at
             )
-        names = [shown_name(column) for column in self.columns]
+        names = list(map(self.declared_name, self.columns))
         hint = did_you_mean(name, names)
         if not hint and self.sql.text.startswith('"', at):
             hint = " A text stands in single quotes."
@@ -195,11 +200,6 @@ class Scope:
         return self.sql.not_allowed(
             f"{qualifier!r} is not in FROM; its inputs are called {names} in this statement.", at
         )
-
-
-def shown_name(column: Column) -> str:
-    """Return the name of a column without the input or table that it is of."""
-    return column.name.rpartition(".")[2]
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -79,7 +79,7 @@ class StreamState:
             "name": definition.name,
             "id": definition.id,
             "columns": [
-                {"name": f.name, "type": str(f.type), "event_time": f.name == schema.event_time}
+                {**f.describe(), "event_time": f.name == schema.event_time}
                 | ({"metadata": metadata[f.name]} if f.name in metadata else {})
                 for f in schema.fields
             ],
@@ -166,7 +166,7 @@ class TableState:
         return {
             "name": definition.name,
             "id": definition.id,
-            "columns": [{"name": f.name, "type": str(f.type)} for f in definition.schema.fields],
+            "columns": [f.describe() for f in definition.schema.fields],
             "source": {"connector": CONNECTOR, "format": definition.format, "options": dict(definition.options)},
             "queries": self.users,
             "created_at": rfc3339(definition.created_us),

@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
+from braid.sources.core.schema import StreamSchema
+
 
 @dataclass(frozen=True)
 class Malformed:
@@ -33,6 +35,15 @@ class Chunk:
     malformed: tuple[Malformed, ...]
     received_us: int
     bytes: int
+
+
+def with_arrival(tuples: pa.RecordBatch, schema: StreamSchema, received_us: int) -> pa.RecordBatch:
+    """Return tuples of ``schema.stored`` with the time at which they came in the columns for it."""
+    if schema.stored is schema:
+        return tuples
+    moment = pa.repeat(pa.scalar(received_us, pa.timestamp("us")), tuples.num_rows)
+    columns = [moment if f.arrival else tuples.column(f.name) for f in schema.fields]
+    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
 
 
 class Extent(NamedTuple):

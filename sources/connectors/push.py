@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from braid.sources.connectors.connector import Chunk, Extent
+from braid.sources.connectors.connector import Chunk, Extent, with_arrival
 from braid.sources.connectors.durable_offset import DURABLE, DurableOffset, read_durable
 from braid.sources.connectors.segment import (
     FrameHeader,
@@ -104,7 +104,9 @@ class PushLog:
         NotReady when the disk refuses, and CorruptData when acknowledged frames of the last segment do not read back.
         """
         self._name = definition.name
-        self._schema = definition.schema.arrow
+        self._schema = definition.schema.stored.arrow
+        self._times_arrivals = definition.schema.stored is not definition.schema
+        self._last_received_us = 0
         self._roll_bytes = roll_bytes
         root = stream_folder(storage, definition)
         self._folder = root / "segments"
@@ -118,6 +120,8 @@ class PushLog:
             self._durable = DurableOffset(root / "durable", definition.name)
             try:
                 self._open_last_segment()
+                if self._times_arrivals:
+                    self._last_received_us = max((f.received_us for f in self.kept_frames()), default=0)
             except BaseException:
                 self._durable.close()
                 raise
@@ -235,6 +239,8 @@ class PushLog:
     ) -> _PendingFrame:
         if self._broken is not None:
             raise NotReady(f"The log of stream {self._name!r} must be open, got: {self._broken}; restart the service.")
+        if self._times_arrivals:  # none may be late, whatever clocks do and whoever comes first here
+            received_us = self._last_received_us = max(received_us, self._last_received_us + 1)
         header = FrameHeader(
             first=self._next,
             tuples=tuples,
@@ -319,7 +325,7 @@ class PushConnector:
     def __init__(self, storage: Storage, definition: StreamDefinition) -> None:
         root = stream_folder(storage, definition)
         self._name = definition.name
-        self._schema = definition.schema.arrow
+        self._schema = definition.schema
         self._folder = root / "segments"
         self._durable_path = root / "durable"
         self._durable: int | None = None
@@ -358,7 +364,8 @@ class PushConnector:
             if not is_whole(payload, frame):
                 raise corrupt(self._folder, frame.start, f"the checksum of offset {header.first} differs")
             low, high = max(start, header.first) - header.first, min(end, header.end) - header.first
-            tuples = read_tuples(payload, frame, self._schema)
+            tuples = read_tuples(payload, frame, self._schema.stored.arrow)
+            tuples = with_arrival(tuples, self._schema, header.received_us)
             malformed = read_malformed(payload, frame)
             total = header.end - header.first
             yield Chunk(

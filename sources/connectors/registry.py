@@ -21,6 +21,7 @@ from braid.sources.core.confinement import OPEN, Confinement
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
+from braid.sources.formats.columns import check_paths
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class ConnectorKind:
 
     ``open_for_planner`` is for connectors of which the planner has another end.
     ``has_metadata`` says whether columns can be METADATA, ``begins_at_the_earliest`` whether a stream begins with the
-    oldest that there is.
+    oldest that there is, ``reads_input`` whether its tuples are written by others, ``keeps_arrival`` whether a tuple
+    that is read again has the same time of arrival.
     """
 
     formats: tuple[str, ...]
@@ -53,6 +55,8 @@ class ConnectorKind:
     open_for_planner: Callable[[StreamDefinition, Storage], Connector] | None = None
     has_metadata: bool = False
     begins_at_the_earliest: Callable[[StreamDefinition], bool] = lambda _: False
+    reads_input: bool = True
+    keeps_arrival: bool = False
 
 
 def _validate_push(declared: Declaration) -> None:
@@ -65,12 +69,16 @@ def _validate_push(declared: Declaration) -> None:
 CONNECTORS: dict[str, ConnectorKind] = {
     # the format is for show: each request's content type says what it holds
     "push": ConnectorKind(
-        ("json", "arrow"), _validate_push, lambda definition, storage: PushConnector(storage, definition)
+        ("json", "arrow", "csv"),
+        _validate_push,
+        lambda definition, storage: PushConnector(storage, definition),
+        keeps_arrival=True,
     ),
     "generator": ConnectorKind(
         (),
         lambda declared: validate_options(declared.name, declared.schema, declared.options),
         lambda definition, _: GeneratorConnector(definition),
+        reads_input=False,
     ),
     "kafka": ConnectorKind(
         KAFKA_FORMATS,
@@ -86,10 +94,11 @@ CONNECTORS: dict[str, ConnectorKind] = {
     ),
     "file": ConnectorKind(
         FILE_FORMATS,
-        lambda declared: validate_files(declared.format, declared.options, declared.confinement),
+        lambda declared: validate_files(declared.schema, declared.format, declared.options, declared.confinement),
         FileConnector,
         DiscoveringFileConnector,
         begins_at_the_earliest=lambda _: True,
+        keeps_arrival=True,
     ),
 }
 
@@ -111,10 +120,25 @@ def validate_definition(
     if schema.metadata and not kind.has_metadata:
         raise NotAllowed(f"Connector {connector!r} has no METADATA for column {schema.metadata[0][0]!r}.", stream=name)
     try:
+        _check_columns(schema, connector, kind)
+        check_paths(schema, format)
         kind.validate(Declaration(name, schema, format, options, confinement, storage))
     except NotAllowed as problem:
         problem.stream = name
         raise
+
+
+def _check_columns(schema: StreamSchema, connector: str, kind: ConnectorKind) -> None:
+    """Raise NotAllowed for columns whose values cannot come from where they are declared to."""
+    for field in schema.fields:
+        if not kind.reads_input and (field.source or field.arrival or field.computed is not None):
+            raise NotAllowed(f"Connector {connector!r} makes all columns; write {field.name} {field.type} alone.")
+        if field.arrival and not kind.keeps_arrival:
+            hint = f" Write {field.name} TIMESTAMP METADATA FROM 'timestamp'." if kind.has_metadata else ""
+            raise NotAllowed(
+                f"Connector {connector!r} does not keep when a tuple came, so column {field.name!r} cannot be the time"
+                f" of ARRIVAL.{hint}"
+            )
 
 
 def open_connector(definition: StreamDefinition, storage: Storage) -> Connector:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
+from braid.sources.core.computation import Computation, computation_from_json
 from braid.sources.core.errors import NotAllowed
+from braid.sources.core.json_paths import Path, read_path
 from braid.sources.core.watermark_options import WatermarkOptions
 
 INTEGER_KINDS = ("INT", "BIGINT")
@@ -89,10 +91,63 @@ NULL = ColumnType("NULL")
 
 @dataclass(frozen=True)
 class Field:
-    """A named, typed column."""
+    """A named, typed column; of one that is ``not_null``, NULL makes a tuple malformed.
+
+    ``time_format`` says how times are written, see :mod:`braid.sources.formats.time_formats`; nothing is RFC 3339.
+    ``source`` is a path (:mod:`braid.sources.core.json_paths`) where the column is not simply called as it is. A column
+    that is ``computed``, or the time of ``arrival``, is not among those that an input has.
+    """
 
     name: str
     type: ColumnType
+    not_null: bool = False
+    time_format: str = ""
+    source: str = ""
+    computed: Computation | None = None
+    arrival: bool = False
+
+    @cached_property
+    def path(self) -> Path:
+        """Where an input has the column: a name, and for what is in an object there, further steps."""
+        return read_path(self.source) if self.source else (self.name,)
+
+    @property
+    def input_name(self) -> str:
+        """What an input calls the column, or what the column is in."""
+        return str(self.path[0])
+
+    @property
+    def is_written_time(self) -> bool:
+        """Whether inputs have times here."""
+        return self.type.kind == "TIMESTAMP" and self.computed is None and not self.arrival
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and type as descriptions of streams and tables show them, and what else was declared."""
+        computed = {} if self.computed is None else {"computed": self.computed.text}
+        return {"name": self.name, "type": str(self.type), **self._more(), **computed}
+
+    def to_json(self) -> list[Any]:
+        """Return ``[name, type]``, and a third element where more was declared."""
+        more = self._more() | ({} if self.computed is None else {"computed": self.computed.to_json()})
+        return [self.name, self.type.to_json(), *([more] if more else [])]
+
+    def _more(self) -> dict[str, Any]:
+        more = {
+            "not_null": self.not_null,
+            "time_format": self.time_format,
+            "source": self.source,
+            "arrival": self.arrival,
+        }
+        return {name: value for name, value in more.items() if value}
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Field:
+        """Read what :meth:`to_json` wrote."""
+        name, kind, *more = value
+        attributes = dict(more[0]) if more else {}
+        if "computed" in attributes:
+            attributes["computed"] = computation_from_json(attributes["computed"])
+        return cls(name, ColumnType.from_json(kind), **attributes)
 
 
 @dataclass(frozen=True)
@@ -126,10 +181,20 @@ class Schema:
                 return f
         raise KeyError(name)
 
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The columns that must not be NULL."""
-        return ()
+    def with_time_format(self, time_format: str) -> Self:
+        """Return the columns with times written in this format, see :mod:`braid.sources.formats.time_formats`."""
+        fields = (replace(f, time_format=time_format) if f.is_written_time else f for f in self.fields)
+        return replace(self, fields=tuple(fields))
+
+    @cached_property
+    def read(self) -> tuple[Field, ...]:
+        """The columns that are read from inputs, in declared order; the others are computed from them."""
+        return tuple(f for f in self.fields if f.computed is None)
+
+    @cached_property
+    def required(self) -> Mapping[str, str]:
+        """The columns that must not be NULL, and why each must not."""
+        return {f.name: "is NOT NULL, and must not be NULL or missing" for f in self.fields if f.not_null}
 
 
 @dataclass(frozen=True)
@@ -150,19 +215,33 @@ class StreamSchema(Schema):
         if self.lateness_us < 0:
             raise NotAllowed(f"LATENESS must not be negative; got {self.lateness_us} microseconds.")
 
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The event time."""
-        return (self.field(self.event_time).name,)
+    @cached_property
+    def required(self) -> Mapping[str, str]:
+        """The event time, and the other columns that must not be NULL."""
+        field = self.field(self.event_time)
+        rule = "is the event time and must not be NULL or missing"
+        if field.computed is not None:
+            rule = f"is the event time, computed as {field.computed.text}, and must not be NULL"
+        return {**super().required, field.name: rule}
 
     @property
     def of_values(self) -> Schema:
-        """The columns that come from the values of messages."""
+        """The columns that the values of messages tell; where there is metadata, those computed come after it."""
+        if not self.metadata:
+            return self
         metadata_names = {name.lower() for name, _ in self.metadata}
-        fields = tuple(f for f in self.fields if f.name.lower() not in metadata_names)
-        if self.event_time.lower() in metadata_names:
-            return Schema(fields)
-        return StreamSchema(fields, self.event_time, self.lateness_us)
+        return self._of(f for f in self.read if f.name.lower() not in metadata_names)
+
+    @cached_property
+    def stored(self) -> Schema:
+        """The columns that are known without the time of arrival."""
+        return self._of(f for f in self.fields if not f.arrival) if any(f.arrival for f in self.fields) else self
+
+    def _of(self, fields: Iterable[Field]) -> Schema:
+        """Return some of the columns, with the event time if it is among them."""
+        schema = Schema(tuple(fields))
+        is_timed = self.event_time.lower() in (name.lower() for name in schema.names)
+        return StreamSchema(schema.fields, self.event_time, self.lateness_us) if is_timed else schema
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -181,13 +260,13 @@ class StreamSchema(Schema):
 
 
 def fields_to_json(fields: Sequence[Field]) -> list[list[Any]]:
-    """Return ``[[name, type], …]``."""
-    return [[f.name, f.type.to_json()] for f in fields]
+    """Return the JSON forms of columns."""
+    return [f.to_json() for f in fields]
 
 
 def fields_from_json(value: Sequence[Sequence[Any]]) -> tuple[Field, ...]:
     """Read what :func:`fields_to_json` wrote."""
-    return tuple(Field(name, ColumnType.from_json(kind)) for name, kind in value)
+    return tuple(map(Field.from_json, value))
 
 
 @dataclass(frozen=True)

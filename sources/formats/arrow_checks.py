@@ -37,12 +37,12 @@ def read_columns(
         with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body))) as reader:
             sent = reader.schema
         names = sent.names  # decoded here, as they may not be UTF-8
-        positions = {field.name: position_of(names, field.name) for field in schema.fields}
-        for field in schema.fields:
+        positions = {field.name: position_of(names, field.input_name) for field in schema.read}
+        for field in schema.read:
             position = positions[field.name]
             if position is not None:
-                check_type(sent.field(position).type, field)
-        wanted = sorted(position for position in positions.values() if position is not None)
+                check_type(type_at(sent.field(position).type, field), field)
+        wanted = sorted({position for position in positions.values() if position is not None})
         if not wanted:
             return rows, {}
         options = pa.ipc.IpcReadOptions(included_fields=wanted, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
@@ -61,8 +61,40 @@ def read_columns(
     except Exception as problem:  # what garbage makes the library raise is not documented
         raise MalformedRequest(f"The body must be an Arrow IPC stream: {brief(problem)}.") from None
     return rows, {
-        name: table.column(wanted.index(position)) for name, position in positions.items() if position is not None
+        name: column_at(table.column(wanted.index(position)), schema.field(name))
+        for name, position in positions.items()
+        if position is not None
     }
+
+
+def type_at(arrow_type: pa.DataType, field: Field) -> pa.DataType:
+    """Return the type of what the path of a column leads to in a column of type ``arrow_type``.
+
+    MalformedRequest when there is no such member.
+    """
+    for step in field.path[1:]:
+        position = arrow_type.get_field_index(step) if types.is_struct(arrow_type) and isinstance(step, str) else -1
+        if position < 0:
+            raise MalformedRequest(
+                f"Column {field.name!r}, FROM {field.source!r}, must be a member of structs; {step!r} is in Arrow type"
+                f" {str(arrow_type)[:100]}."
+            )
+        arrow_type = arrow_type.field(position).type
+    return arrow_type
+
+
+def column_at(column: Any, field: Field) -> Any:
+    """Return what the path of a column leads to in a struct, NULL where an enclosing struct is.
+
+    Only that is looked at; :func:`sound_array` is for it. MalformedRequest when the struct is corrupt.
+    """
+    try:
+        for step in field.path[1:]:
+            column.validate()  # lengths of members
+            column = pc.struct_field(column, column.type.get_field_index(step))
+    except pa.ArrowException as problem:
+        raise MalformedRequest(f"Column {field.name!r} of the Arrow stream is corrupt: {brief(problem)}.") from None
+    return column
 
 
 def position_of(names: list[str], name: str) -> int | None:

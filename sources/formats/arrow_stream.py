@@ -16,11 +16,12 @@ from pyarrow import types
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.arrow_checks import is_text, read_columns, sound_array
-from braid.sources.formats.coercion import complaint
+from braid.sources.formats.coercion import RANGES, complaint
 from braid.sources.formats.columns import convert_text, convert_values, nulls, one_zero
-from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes
+from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes, whole_batch
 from braid.sources.formats.limits import BODY, PIECE, DecodingLimits
 from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
+from braid.sources.formats.time_formats import is_epoch, times_of
 
 ROWS_AT_ONCE = 1 << 16
 DECIMALS = (pa.Decimal32Type, pa.Decimal64Type, pa.Decimal128Type, pa.Decimal256Type)
@@ -59,12 +60,12 @@ def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, lim
 def _take_over(arrays: Mapping[str, pa.Array], rows: int, schema: Schema) -> pa.RecordBatch | None:
     """Return all rows at once, or None when some do not fit, or values must be gone through one by one."""
     columns: list[pa.Array] = []
-    for field in schema.fields:
+    for field in schema.read:
         values = _at_once(arrays[field.name], field) if field.name in arrays else nulls(rows, field).values
-        if values is None or (field.name in schema.required and values.null_count):
+        if values is None:
             return None
         columns.append(values)
-    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
+    return whole_batch(schema, columns)
 
 
 def _at_once(array: pa.Array, field: Field) -> pa.Array | None:
@@ -79,7 +80,7 @@ def _at_once(array: pa.Array, field: Field) -> pa.Array | None:
 
 def _decode_slice(arrays: Mapping[str, pa.Array], first: int, rows: int, schema: Schema) -> Decoded:
     columns = [
-        _convert(arrays[field.name], field) if field.name in arrays else nulls(rows, field) for field in schema.fields
+        _convert(arrays[field.name], field) if field.name in arrays else nulls(rows, field) for field in schema.read
     ]
     number = first + 1
     return assemble(schema, columns, {}, lambda i: f"row {i + number}", lambda i: i + number, partial(_raw, arrays))
@@ -88,8 +89,11 @@ def _decode_slice(arrays: Mapping[str, pa.Array], first: int, rows: int, schema:
 def check_castable(arrow_type: pa.DataType, field: Field) -> None:
     """Raise MalformedRequest unless a column of the stream may be of that type."""
     if converter_of(arrow_type, field) is None:
+        hint = ""
+        if field.type.kind == "TIMESTAMP" and (types.is_integer(arrow_type) or types.is_floating(arrow_type)):
+            hint = " For numbers declare the stream with 'timestamp.format' = 'epoch-millis', or another unit."
         raise MalformedRequest(
-            f"Column {field.name!r} must be castable to {field.type}, got Arrow type {str(arrow_type)[:100]}."
+            f"Column {field.name!r} must be castable to {field.type}, got Arrow type {str(arrow_type)[:100]}.{hint}"
         )
 
 
@@ -114,7 +118,9 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
     if kind == "BOOLEAN":
         return _cast if types.is_boolean(arrow_type) else None
     if kind in ("INT", "BIGINT"):
-        return _cast if types.is_integer(arrow_type) else None
+        if types.is_integer(arrow_type) or _is_decimal(arrow_type):
+            return _cast
+        return _whole_numbers if types.is_floating(arrow_type) else None
     if kind == "DOUBLE" and _is_decimal(arrow_type):
         return _from_values  # Arrow's own cast is not correctly rounded
     if kind == "DOUBLE":
@@ -125,7 +131,9 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
         return _from_values if types.is_floating(arrow_type) else None
     if kind == "DATE":
         return _dates if types.is_date(arrow_type) else None
-    return _timestamps if kind == "TIMESTAMP" and types.is_timestamp(arrow_type) else None
+    if types.is_timestamp(arrow_type):
+        return _timestamps if kind == "TIMESTAMP" else None
+    return _epochs if is_epoch(field) and (types.is_integer(arrow_type) or types.is_floating(arrow_type)) else None
 
 
 def _is_decimal(arrow_type: pa.DataType) -> bool:
@@ -155,30 +163,69 @@ def _from_text(array: pa.Array, field: Field) -> DecodedColumn:
 
 
 def _text_at_once(array: pa.Array, field: Field) -> pa.Array | None:
-    return None if field.type.kind == "DECIMAL" else convert_text(field.type, array)
+    return None if field.type.kind == "DECIMAL" else convert_text(field, array)
+
+
+def _epochs(array: pa.Array, field: Field) -> DecodedColumn:
+    times = _epochs_at_once(array, field)
+    return DecodedColumn(times, {}) if times is not None else _from_numbers(array, field)
+
+
+def _from_numbers(array: pa.Array, field: Field) -> DecodedColumn:
+    numbers = _without_nan(array) if types.is_floating(array.type) else array
+    return convert_values(field, numbers.to_pylist())
+
+
+def _epochs_at_once(array: pa.Array, field: Field) -> pa.Array | None:
+    if types.is_floating(array.type):
+        return times_of(_without_nan(array), field)
+    try:
+        return times_of(array.cast(pa.int64()), field)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _from_values(array: pa.Array, field: Field) -> DecodedColumn:
     values: list[Any] = array.to_pylist()
     if types.is_floating(array.type):  # into DECIMAL: by the digits that JSON would show
-        values = [v if v is None or not np.isfinite(v) else Decimal(repr(float(v))) for v in values]
+        values = [v if v is None or np.isinf(v) else None if np.isnan(v) else Decimal(repr(float(v))) for v in values]
     return convert_values(field, values)
 
 
 _CAREFUL: Mapping[Converter, Callable[[pa.Array, Field], pa.Array | None]] = {
     _cast: _cast_at_once,
     _from_text: _text_at_once,
+    _epochs: _epochs_at_once,
     _from_values: lambda array, field: None,  # noqa: ARG005
 }
 """What goes through values one by one where they do not all fit at once, and what says whether they do."""
 
 
 def _numbers(array: pa.Array, field: Field) -> DecodedColumn:
-    doubles = one_zero(array.cast(pa.float64(), safe=False))
+    doubles = _without_nan(array)
     is_finite = pc.is_finite(doubles)
     not_finite = np.flatnonzero(pc.invert(is_finite).fill_null(False).to_numpy(zero_copy_only=False))
     errors = {i: _not_finite(field, doubles[i].as_py()) for i in not_finite.tolist()}
     return DecodedColumn(pc.if_else(is_finite, doubles, None) if errors else doubles, errors)
+
+
+def _without_nan(array: pa.Array) -> pa.Array:
+    """Return numbers as doubles with one zero, NULL for NaN: that is what pandas and numpy have for no value."""
+    doubles = one_zero(array.cast(pa.float64(), safe=False))
+    is_nan = pc.is_nan(doubles)
+    return pc.if_else(is_nan, None, doubles) if pc.any(is_nan).as_py() else doubles
+
+
+def _whole_numbers(array: pa.Array, field: Field) -> DecodedColumn:
+    doubles = _without_nan(array)
+    numbers = np.asarray(doubles.fill_null(0))
+    least, greatest = RANGES[field.type.kind]
+    unfit = (numbers < least) | (numbers >= greatest + 1) | (numbers != np.floor(numbers))
+    is_null = np.asarray(doubles.is_null()) | unfit
+    integers = np.where(is_null, 0, numbers).astype(np.int64)
+    reason = "it must be whole, and in the range of the type"
+    errors = {i: complaint(field.name, field.type, float(numbers[i]), reason) for i in np.flatnonzero(unfit).tolist()}
+    return DecodedColumn(pa.array(integers, mask=is_null).cast(field.type.arrow), errors)
 
 
 def _not_finite(field: Field, value: float) -> str:

@@ -69,8 +69,8 @@ def decode_framed_messages(values: Sequence[bytes | None], schema: Schema, schem
 
 def check_columns(schema: Schema, writer: AvroSchema) -> None:
     """Raise NotAllowed when a column is not in a schema, or of another type there."""
-    for field in schema.fields:
-        name = _field_of(writer, field.name)
+    for field in schema.read:
+        name = _field_of(writer, field.input_name)
         if name is None:
             names = ", ".join(map(repr, list(writer.columns)[:50]))
             raise NotAllowed(f"Column {field.name!r} must be a field of the Avro schema, which has {names}.")
@@ -110,11 +110,11 @@ def _writer_of(schemas: Mapping[int, AvroSchema | str], number: int | None) -> A
 
 def _columns(schema: Schema, rows: Sequence[Any], writer: AvroSchema) -> list[DecodedColumn]:
     """Return the columns of records; one that their schema lacks is NULL."""
-    return [_column(field, rows, writer) for field in schema.fields]
+    return [_column(field, rows, writer) for field in schema.read]
 
 
 def _column(field: Field, rows: Sequence[Any], writer: AvroSchema) -> DecodedColumn:
-    name = _field_of(writer, field.name)
+    name = _field_of(writer, field.input_name)
     if name is None:
         return nulls(len(rows), field)
     values, kind = [row.get(name) for row in rows], writer.columns[name]
@@ -155,7 +155,7 @@ def _merged(schema: Schema, parts: Sequence[tuple[list[int], list[DecodedColumn]
             pa.concat_arrays([columns[k].values for _, columns in parts]).take(order),
             {members[i]: reason for members, columns in parts for i, reason in columns[k].errors.items()},
         )
-        for k in range(len(schema.fields))
+        for k in range(len(schema.read))
     ]
 
 

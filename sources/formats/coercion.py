@@ -2,12 +2,12 @@
 
 ========= ==========================================================================
 BOOLEAN   ``true``, ``false``
-INT       a whole number in range, written without a fraction; BIGINT likewise
+INT       a whole number in range, ``517.0`` included; BIGINT likewise
 DOUBLE    any number within the range of doubles
 DECIMAL   a number, or a number as text, that fits precision and scale exactly
 VARCHAR   text
 DATE      ``"YYYY-MM-DD"``
-TIMESTAMP text as in :mod:`braid.sources.formats.temporal`
+TIMESTAMP as in :mod:`braid.sources.formats.time_formats`
 ========= ==========================================================================
 
 Every type takes ``null``.
@@ -22,9 +22,12 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
 from braid.sources.core.schema import ColumnType
-from braid.sources.formats.temporal import parse_date, parse_timestamp
+from braid.sources.formats.temporal import parse_date
+from braid.sources.formats.time_formats import parse_time
 
 RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
+EXACT_DOUBLES = 2**53
+"""Below, a double tells apart all whole numbers; from here on it may stand for another one than was written."""
 LONGEST_SHOWN = 100
 
 _EXACT = Context(prec=76, Emin=-999_999, Emax=999_999, traps=[Inexact, InvalidOperation])
@@ -35,12 +38,16 @@ class UnfitError(Exception):
     """A value does not fit its column; the text says why, or is empty where that is plain to see."""
 
 
-def coerce(value: Any, column_type: ColumnType) -> Any:
+def coerce(value: Any, column_type: ColumnType, time_format: str = "") -> Any:
     """Return ``value`` as Arrow takes it for ``column_type``: dates in days, timestamps in microseconds.
 
     ``value`` is what a JSON parser gave; numbers may be int, float or Decimal. Raises :class:`UnfitError`.
     """
-    return None if value is None else _COERCIONS[column_type.kind](value, column_type)
+    if value is None:
+        return None
+    if column_type.kind == "TIMESTAMP":
+        return _timestamp(value, time_format)
+    return _COERCIONS[column_type.kind](value, column_type)
 
 
 def complaint(name: str, column_type: ColumnType, value: Any, why: str) -> str:
@@ -71,14 +78,21 @@ def _boolean(value: Any, _: ColumnType) -> bool:
 
 
 def _integer(value: Any, column_type: ColumnType) -> int:
-    if isinstance(value, (float, Decimal)):
-        raise UnfitError("a whole number in range, without fraction or exponent")
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise UnfitError
     least, greatest = RANGES[column_type.kind]
-    if not least <= value <= greatest:
+    is_finite = value.is_finite() if isinstance(value, Decimal) else True
+    if not (is_finite and least <= value <= greatest):
         raise UnfitError(f"it must lie in {least}..{greatest}")
-    return value
+    if isinstance(value, int):
+        return value
+    if value != int(value):
+        raise UnfitError("it must be whole")
+    if isinstance(value, float) and abs(value) >= EXACT_DOUBLES:
+        raise UnfitError(
+            f"from {EXACT_DOUBLES} on it must be written without fraction and exponent, to keep its digits"
+        )
+    return int(value)
 
 
 def _double(value: Any, _: ColumnType) -> float:
@@ -119,18 +133,17 @@ def _text(value: Any, _: ColumnType) -> str:
 
 
 def _date(value: Any, _: ColumnType) -> int:
-    return _parsed(value, parse_date)
-
-
-def _timestamp(value: Any, _: ColumnType) -> int:
-    return _parsed(value, parse_timestamp)
-
-
-def _parsed(value: Any, parse: Callable[[str], int]) -> int:
     if not isinstance(value, str):
         raise UnfitError
     try:
-        return parse(value)
+        return parse_date(value)
+    except ValueError as problem:
+        raise UnfitError(str(problem)) from None
+
+
+def _timestamp(value: Any, time_format: str) -> int:
+    try:
+        return parse_time(value, time_format)
     except ValueError as problem:
         raise UnfitError(str(problem)) from None
 
@@ -143,5 +156,4 @@ _COERCIONS: dict[str, Callable[[Any, ColumnType], Any]] = {
     "DECIMAL": _decimal,
     "VARCHAR": _text,
     "DATE": _date,
-    "TIMESTAMP": _timestamp,
 }

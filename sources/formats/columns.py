@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.sources.core.errors import MalformedRequest
-from braid.sources.core.schema import ColumnType, Field
-from braid.sources.formats.coercion import UnfitError, coerce, complaint
+from braid.sources.core.errors import MalformedRequest, NotAllowed
+from braid.sources.core.schema import ColumnType, Field, Schema
+from braid.sources.formats.coercion import EXACT_DOUBLES, UnfitError, coerce, complaint
 from braid.sources.formats.decoded import DecodedColumn
-from braid.sources.formats.temporal import dates_of_text, timestamps_of_text
+from braid.sources.formats.temporal import dates_of_text
+from braid.sources.formats.time_formats import is_epoch, times_of
 
 MAX_NAMES = 50
+_WITHOUT_OBJECTS = ("csv", "avro")
 
 _PLAIN: dict[str, set[type]] = {
     "BOOLEAN": {bool, type(None)},
@@ -31,27 +34,40 @@ _PLAIN: dict[str, set[type]] = {
 }
 
 
+def check_paths(schema: Schema, format: str) -> None:
+    """Raise NotAllowed for a path into what a format has no objects for."""
+    nested = next((f for f in schema.read if len(f.path) > 1), None)
+    if nested is not None and format in _WITHOUT_OBJECTS:
+        raise NotAllowed(
+            f"Column {nested.name!r} cannot be FROM {nested.source!r}: format {format!r} is read without objects in"
+            " others. Write FROM and the name of a column, or use 'json'."
+        )
+
+
 def convert_values(field: Field, values: Sequence[Any]) -> DecodedColumn:
     """Convert JSON values to the type of ``field``; those that do not fit become NULL and an error."""
-    plain = _convert_plain(field.type, values)
+    plain = _convert_plain(field, values)
     if plain is not None:
         return DecodedColumn(plain, {})
     fitting: list[Any] = []
     errors: dict[int, str] = {}
     for i, value in enumerate(values):
         try:
-            fitting.append(coerce(value, field.type))
+            fitting.append(coerce(value, field.type, field.time_format))
         except UnfitError as problem:
             errors[i] = complaint(field.name, field.type, value, str(problem))
             fitting.append(None)
     return DecodedColumn(pa.array(fitting, field.type.arrow), errors)
 
 
-def convert_text(column_type: ColumnType, texts: Any) -> pa.Array | None:
-    """Return strings as DATE, TIMESTAMP or VARCHAR, or None when some need a closer look."""
-    if column_type.kind == "DATE":
+def convert_text(field: Field, texts: Any) -> pa.Array | None:
+    """Return strings as DATE, TIMESTAMP or VARCHAR, or None when some need a closer look.
+
+    Times that are numbers may come as such.
+    """
+    if field.type.kind == "DATE":
         return dates_of_text(texts)
-    return timestamps_of_text(texts) if column_type.kind == "TIMESTAMP" else texts
+    return times_of(texts, field) if field.type.kind == "TIMESTAMP" else texts
 
 
 def nulls(length: int, field: Field) -> DecodedColumn:
@@ -65,29 +81,59 @@ def one_zero(numbers: pa.Array) -> pa.Array:
     return pc.add(numbers, 0.0)
 
 
+def whole_numbers(doubles: pa.Array, column_type: ColumnType) -> pa.Array | None:
+    """Return doubles as INT or BIGINT, NULL for NULL; None when some is not whole, or beyond EXACT_DOUBLES."""
+    is_null = np.asarray(doubles.is_null())
+    numbers = np.asarray(doubles.fill_null(0))
+    if not ((np.abs(numbers) < EXACT_DOUBLES) & (numbers == np.floor(numbers))).all():
+        return None
+    try:
+        return pa.array(numbers.astype(np.int64), mask=is_null).cast(column_type.arrow)
+    except pa.ArrowInvalid:
+        return None
+
+
 def find_column(names: Sequence[str], name: str) -> int:
-    """Return the place of a column: of exactly that name, else of one that differs in case only.
+    """Return the place of a column: of exactly that name, else of one that differs in case, or in blanks around it.
 
     MalformedRequest when it is not there, or several times.
     """
     exact = [i for i, n in enumerate(names) if n == name]
-    positions = exact or [i for i, n in enumerate(names) if n.lower() == name.lower()]
+    positions = exact or [i for i, n in enumerate(names) if n.strip().lower() == name.strip().lower()]
     if len(positions) != 1:
         known = ", ".join(map(repr, names[:MAX_NAMES]))
         raise MalformedRequest(f"Column {name!r} must be there once, got it {len(positions)} times among {known}.")
     return positions[0]
 
 
-def _convert_plain(column_type: ColumnType, values: Sequence[Any]) -> pa.Array | None:
-    kind = column_type.kind
-    if kind not in _PLAIN or not set(map(type, values)) <= _PLAIN[kind]:
+def _convert_plain(field: Field, values: Sequence[Any]) -> pa.Array | None:
+    kind = field.type.kind
+    if kind not in _PLAIN:
+        return None
+    value_types = set(map(type, values))
+    has_doubles = field.type.is_integer and float in value_types
+    if is_epoch(field) and str not in value_types:
+        return _convert_numbers(field, values, value_types)
+    if not value_types <= (_PLAIN["DOUBLE"] if has_doubles else _PLAIN[kind]):
         return None
     try:
+        if has_doubles:
+            return whole_numbers(pa.array(values, pa.float64()), field.type)
         if kind in ("DATE", "TIMESTAMP", "VARCHAR"):
-            return convert_text(column_type, pa.array(values, pa.string()))
-        array = pa.array(values, column_type.arrow)
+            return convert_text(field, pa.array(values, pa.string()))
+        array = pa.array(values, field.type.arrow)
     except (pa.ArrowException, ValueError, OverflowError):  # ValueError: half a surrogate pair
         return None
     if kind != "DOUBLE":
         return array
     return one_zero(array) if pc.all(pc.is_finite(array)).as_py() is not False else None
+
+
+def _convert_numbers(field: Field, values: Sequence[Any], value_types: set[type]) -> pa.Array | None:
+    """Return times that are numbers."""
+    if not value_types <= _PLAIN["DOUBLE"] or {int, float} <= value_types:
+        return None
+    try:
+        return times_of(pa.array(values, pa.float64() if float in value_types else pa.int64()), field)
+    except (pa.ArrowException, OverflowError):
+        return None

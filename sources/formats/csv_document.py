@@ -1,9 +1,13 @@
-"""CSV whose first row names the columns; a field that is empty and not in quotes is NULL."""
+"""CSV whose first row names the columns.
+
+A field that is empty is NULL, unless it is in quotes and the column a text; so is NaN in a column of numbers.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +17,12 @@ from braid.sources.core.errors import MalformedRequest, NotAllowed
 from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.columns import convert_values, find_column
 from braid.sources.formats.decoded import Decoded, DecodedColumn, assemble
+from braid.sources.formats.time_formats import is_epoch
 
 MAX_COLUMNS = 10_000
 _NO_DELIMITERS = "\"'\\\r\n"
 
+NAN = "nan"
 _WHOLE = re.compile(r"[+-]?\d{1,4000}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
@@ -47,10 +53,10 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
         ).combine_chunks()
     except pa.ArrowException as problem:
         raise MalformedRequest(f"The text must be CSV with a row of names: {str(problem)[:200]}.") from None
-    names = [str(column[0].as_py() or "").strip() for column in table.columns]
+    names = [str(column[0].as_py() or "") for column in table.columns]
     rows = table.slice(1).combine_chunks()
-    places = [find_column(names, field.name) for field in schema.fields]
-    columns = [convert_texts(f, rows.column(i).to_pylist()) for f, i in zip(schema.fields, places, strict=True)]
+    places = [find_column(names, field.input_name) for field in schema.read]
+    columns = [convert_texts(f, rows.column(i).to_pylist()) for f, i in zip(schema.read, places, strict=True)]
 
     def raws(wrong: Sequence[int]) -> list[str]:
         return [delimiter.join(column[row].as_py() or "" for column in rows.columns) for row in wrong]
@@ -61,20 +67,32 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
 def convert_texts(field: Field, texts: Sequence[str | None]) -> DecodedColumn:
     """Convert fields of CSV to the type of a column; those that do not fit become NULL and an error."""
     kind = field.type.kind
-    if kind in ("INT", "BIGINT"):
-        return convert_values(field, [_parsed(text, _WHOLE, int) for text in texts])
-    if kind == "DOUBLE":
-        return convert_values(field, [_parsed(text, _NUMBER, float) for text in texts])
-    if kind == "BOOLEAN":
-        return convert_values(field, [None if t is None else _BOOLEANS.get(t.strip().lower(), t) for t in texts])
-    if kind == "DECIMAL":
-        return convert_values(field, [None if t is None else t.strip() for t in texts])
-    return convert_values(field, texts)
+    if kind == "VARCHAR":
+        return convert_values(field, texts)
+    read = _READERS.get("BIGINT" if is_epoch(field) else kind)
+    if read is not None:
+        return convert_values(field, [read(text.strip(), text) if text else None for text in texts])
+    return convert_values(field, [text or None for text in texts])
 
 
-def _parsed(text: str | None, pattern: re.Pattern[str], parse: Any) -> Any:
-    """Return a text as a number; one that is none stays as it is, for the message."""
-    if text is None:
-        return None
-    stripped = text.strip()
-    return parse(stripped) if pattern.fullmatch(stripped) else text
+def _number(read: Callable[[str], Any]) -> Callable[[str, str], Any]:
+    """Return what reads a text, given without and with the blanks around it; one that is no number stays as it is."""
+    return lambda text, written: None if text.lower() == NAN else read(text) if _NUMBER.fullmatch(text) else written
+
+
+def _whole(text: str) -> int | float | Decimal:
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond all bounds
+        return float(text)
+
+
+_READERS: dict[str, Callable[[str, str], Any]] = {
+    "INT": _number(_whole),
+    "BIGINT": _number(_whole),
+    "DOUBLE": _number(float),
+    "DECIMAL": lambda text, _: None if text.lower() == NAN else text,
+    "BOOLEAN": lambda text, written: _BOOLEANS.get(text.lower(), written),
+}

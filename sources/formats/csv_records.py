@@ -9,7 +9,7 @@ Text is parsed by Arrow where that surely gives the same as reading field by fie
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,40 +22,56 @@ from pyarrow import csv
 from braid.sources.core.columns import one_array
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Field, Schema
-from braid.sources.formats.columns import convert_text, find_column, one_zero
+from braid.sources.formats.columns import convert_text, find_column, nulls, one_zero, whole_numbers
 from braid.sources.formats.csv_document import convert_texts
-from braid.sources.formats.decoded import Decoded, assemble
+from braid.sources.formats.decoded import Decoded, assemble, whole_batch
 from braid.sources.formats.texts import NEWLINE, is_utf8, line_ends
+from braid.sources.formats.time_formats import has_fractions, is_epoch
 
 QUOTE, RETURN = b'"\r'
+WITH_CARE_AT_ONCE = 500
 _TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
 _READ_AS_TEXT = ("VARCHAR", "DATE", "TIMESTAMP")
 
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """How the records of one file are made up: ``width`` fields, and where among them the columns of a stream are."""
+    """How the records of one file are made up: ``width`` fields, and where among them the columns of a stream are.
+
+    The place of a column that they lack is None.
+    """
 
     delimiter: str
     width: int
-    places: tuple[int, ...]
+    places: tuple[int | None, ...]
 
     @classmethod
     def declared(cls, schema: Schema, delimiter: str) -> CsvLayout:
         """Return the layout of a file without names: the columns in the order of their declaration."""
-        return cls(delimiter, len(schema.fields), tuple(range(len(schema.fields))))
+        return cls(delimiter, len(schema.read), tuple(range(len(schema.read))))
 
     @classmethod
-    def named(cls, record: bytes, schema: Schema, delimiter: str) -> CsvLayout:
-        """Return the layout that a record of names says; MalformedRequest when a column is missing."""
+    def named(cls, record: bytes, schema: Schema, delimiter: str, may_lack: bool = False) -> CsvLayout:
+        """Return the layout that a record of names says; MalformedRequest when a column is missing.
+
+        With ``may_lack`` only when all are, or one that must not be NULL.
+        """
         fields = split_fields(record, delimiter)
         if fields is None:
             raise MalformedRequest("The names of columns must be closed by quotes as they are opened; they are not.")
         try:
-            names = [(field or b"").decode().strip() for field in fields]
+            names = [(field or b"").decode() for field in fields]
         except UnicodeDecodeError:
             raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
-        return cls(delimiter, len(names), tuple(find_column(names, field.name) for field in schema.fields))
+        lacking = tuple(f for f in schema.read if may_lack and not _has(names, f) and f.name not in schema.required)
+        wanted = schema.read if len(lacking) == len(schema.read) else (f for f in schema.read if f not in lacking)
+        places = {field.name: find_column(names, field.input_name) for field in wanted}
+        return cls(delimiter, len(names), tuple(places.get(field.name) for field in schema.read))
+
+
+def _has(names: Sequence[str], field: Field) -> bool:
+    """Whether some name is that of a column, in another case or not."""
+    return any(name.strip().lower() == field.input_name.strip().lower() for name in names)
 
 
 def record_ends(text: bytes, delimiter: str) -> np.ndarray:
@@ -126,14 +142,33 @@ def decode_records(
                 unreadable[i] = " must be UTF-8"
         rows.append(no_fields)
     columns = [
-        convert_texts(field, [row[place] for row in rows])
-        for field, place in zip(schema.fields, layout.places, strict=True)
+        nulls(len(rows), field) if place is None else convert_texts(field, [row[place] for row in rows])
+        for field, place in zip(schema.read, layout.places, strict=True)
     ]
 
     def raws(wrong: Sequence[int]) -> list[str]:
         return [without_end(records[i][1]).decode(errors="replace") for i in wrong]
 
     return assemble(schema, columns, unreadable, lambda i: f"{unit} {records[i][0]}", lambda i: records[i][0], raws)
+
+
+def decode_pieces(
+    text: bytes, records: int, schema: Schema, layout: CsvLayout, first: int = 0
+) -> Iterator[tuple[int, int, Decoded, int]]:
+    """Yield runs of whole records: the number of the first (from ``first``), how many, what they are, and their bytes.
+
+    Reading with care is slow, so that is done only to few records around those that need it.
+    """
+    tuples = read_fast(text, schema, layout)
+    if tuples is not None:
+        yield first, records, Decoded(tuples, ()), len(text)
+    elif records <= WITH_CARE_AT_ONCE:
+        yield first, records, read_carefully(text, schema, layout), len(text)
+    else:
+        half = records // 2
+        cut = int(record_ends(text, layout.delimiter)[half - 1])
+        yield from decode_pieces(text[:cut], half, schema, layout, first)
+        yield from decode_pieces(text[cut:], records - half, schema, layout, first + half)
 
 
 def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch | None:
@@ -146,12 +181,22 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
         text.count(b"\r") != text.count(b"\r\n")
         or not is_utf8(text)
         or not _has_regular_quotes(text, layout.delimiter)
-        or (any(f.type.is_integer for f in schema.fields) and (b"0x" in text or b"0X" in text))
+        or (any(f.type.is_integer or is_epoch(f) for f in schema.read) and (b"0x" in text or b"0X" in text))
     ):
         return None
+    tuples = _parsed(text, schema, layout, _parsed_type)
+    if tuples is None and any(f.type.is_integer or is_epoch(f) for f in schema.read):
+        tuples = _parsed(text, schema, layout, _parsed_type_of_doubles)
+    return tuples
+
+
+def _parsed(
+    text: bytes, schema: Schema, layout: CsvLayout, type_of: Callable[[Field], pa.DataType]
+) -> pa.RecordBatch | None:
+    """Decode with Arrow's parser, columns read as ``type_of`` says; None when some value needs a closer look."""
     names = [f"f{number}" for number in range(layout.width)]
-    columns = [names[place] for place in layout.places]
-    types = {name: _parsed_type(f) for name, f in zip(columns, schema.fields, strict=True)}
+    types = {names[place]: type_of(f) for place, f in zip(layout.places, schema.read, strict=True) if place is not None}
+    has_texts = any(f.type.kind == "VARCHAR" for f in schema.read)
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
@@ -159,21 +204,23 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
             parse_options=csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 column_types=types,
-                include_columns=columns,
+                include_columns=list(types),
                 null_values=[""],
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                quoted_strings_can_be_null=not has_texts,
                 true_values=_TRUE,
                 false_values=_FALSE,
             ),
         )
-        arrays = [_converted(one_array(table.column(i)), f) for i, f in enumerate(schema.fields)]
+        arrays = [
+            nulls(table.num_rows, f).values if place is None else _converted(one_array(table.column(names[place])), f)
+            for place, f in zip(layout.places, schema.read, strict=True)
+        ]
     except (pa.ArrowException, ValueError):
         return None
     if any(array is None for array in arrays):
         return None
-    tuples = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-    return None if any(tuples.column(name).null_count for name in schema.required) else tuples
+    return whole_batch(schema, arrays)
 
 
 def _converted(array: Any, field: Field) -> pa.Array | None:
@@ -183,11 +230,20 @@ def _converted(array: Any, field: Field) -> pa.Array | None:
     if field.type.kind == "DECIMAL":
         array.validate(full=True)  # the parser does not count the digits before the point
         return array
-    return convert_text(field.type, array) if field.type.kind in _READ_AS_TEXT else array
+    if field.type.is_integer and pa.types.is_floating(array.type):
+        return whole_numbers(array, field.type)
+    return convert_text(field, array) if field.type.kind in _READ_AS_TEXT else array
 
 
 def _parsed_type(field: Field) -> pa.DataType:
+    if is_epoch(field):
+        return pa.int64()
     return pa.string() if field.type.kind in _READ_AS_TEXT else field.type.arrow
+
+
+def _parsed_type_of_doubles(field: Field) -> pa.DataType:
+    """Return what reads 517.0 as a number, too."""
+    return pa.float64() if field.type.is_integer or has_fractions(field) else _parsed_type(field)
 
 
 def _has_regular_quotes(text: bytes, delimiter: str) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from braid.sources.core.schema import Schema
+from braid.sources.formats.computed import compute
 from braid.sources.formats.limits import SHOWN_FAULTS, DecodingLimits
 
 
@@ -58,18 +59,20 @@ def assemble(
 ) -> Decoded:
     """Put converted columns together and set the inputs aside that do not fit.
 
-    ``columns`` follow ``schema.fields`` and are equally long. ``unreadable`` maps inputs that have no columns at all
-    (index from 0) to the reason. ``place(i)`` names an input in messages ("line 3"), ``line(i)`` numbers it, and
-    ``raws`` gives the texts of some, in ascending order. Of several faults of one input the first column's is told.
+    ``columns`` follow ``schema.read`` and are equally long; computed ones are added. ``unreadable`` maps inputs that
+    have no columns at all (index from 0) to the reason. ``place(i)`` names an input in messages ("line 3"), ``line(i)``
+    numbers it, and ``raws`` gives the texts of some, in ascending order. Of several faults of one input the first
+    column's is told.
     """
     faults = {i: f"{place(i)}{reason}" for i, reason in unreadable.items()}
+    columns = with_computed(schema, columns)
     for column in columns:
         for i, reason in column.errors.items():
             faults.setdefault(i, f"{place(i)}: {reason}")
-    for name in schema.required:
+    for name, rule in schema.required.items():
         values = columns[schema.names.index(name)].values
         if values.null_count:
-            reason = f"column {name!r} is the event time and must not be NULL or missing"
+            reason = f"column {name!r} {rule}"
             for i in np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False)).tolist():
                 faults.setdefault(i, f"{place(i)}: {reason}")
     tuples = pa.RecordBatch.from_arrays([c.values for c in columns], schema=schema.arrow)
@@ -80,6 +83,30 @@ def assemble(
     wrong = sorted(faults)
     texts = raws(wrong) if wrong else ()
     return Decoded(tuples, tuple(MalformedLine(line(i), faults[i], text) for i, text in zip(wrong, texts, strict=True)))
+
+
+def with_computed(schema: Schema, columns: Sequence[DecodedColumn]) -> Sequence[DecodedColumn]:
+    """Return the columns of ``schema.fields``, given those of ``schema.read``, which are equally long."""
+    if len(schema.read) == len(schema.fields):
+        return columns
+    by_name = dict(zip((f.name for f in schema.read), columns, strict=True))
+    arrays = {name: column.values for name, column in by_name.items()}
+    for field in schema.fields:
+        if field.computed is not None:
+            column = DecodedColumn(*compute(field, arrays, len(columns[0].values)))
+            by_name[field.name], arrays[field.name] = column, column.values
+    return [by_name[field.name] for field in schema.fields]
+
+
+def whole_batch(schema: Schema, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
+    """Return tuples, given the columns of ``schema.read``; None when one of them must not be as it is."""
+    if len(schema.read) < len(schema.fields):
+        columns = with_computed(schema, [DecodedColumn(array, {}) for array in arrays])
+        if any(column.errors for column in columns):
+            return None
+        arrays = [column.values for column in columns]
+    tuples = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+    return None if any(tuples.column(name).null_count for name in schema.required) else tuples
 
 
 def row_bytes(schema: Schema) -> int:

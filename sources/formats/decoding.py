@@ -8,6 +8,7 @@ from collections.abc import Callable
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Schema
 from braid.sources.formats.arrow_stream import decode_arrow_stream
+from braid.sources.formats.csv_body import decode_csv_body
 from braid.sources.formats.decoded import Decoded
 from braid.sources.formats.json_document import decode_json
 from braid.sources.formats.limits import BODY, DecodingLimits
@@ -19,6 +20,7 @@ _DECODERS: dict[str, Decoder] = {
     "application/x-ndjson": decode_ndjson,
     "application/json": decode_json,
     "application/vnd.apache.arrow.stream": decode_arrow_stream,
+    "text/csv": decode_csv_body,
 }
 CONTENT_TYPES = tuple(_DECODERS)
 
@@ -29,10 +31,12 @@ def decode(body: bytes, content_type: str, schema: Schema, limits: DecodingLimit
     Raises MalformedRequest when the content type is unknown, the body cannot be read at all, or too much of it is
     malformed, and TooLarge when it brings more than the limits allow; nothing else, whatever the bytes.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
     decoder = _DECODERS.get(kind)
     if decoder is None:
         raise MalformedRequest(f"The content type must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}.")
+    if decoder is decode_csv_body and "header=absent" in parameters:
+        raise MalformedRequest("CSV must begin with a record of the names of its columns; header=absent is not taken.")
     if decoder is decode_arrow_stream:
         return decoder(body, schema, limits)
     body = body.removeprefix(BOM_UTF8)
@@ -42,5 +46,7 @@ def decode(body: bytes, content_type: str, schema: Schema, limits: DecodingLimit
         except UnicodeDecodeError as problem:
             if decoder is decode_ndjson:
                 return read_carefully(body, schema, limits)  # which tells the lines that are not UTF-8
+            if decoder is decode_csv_body:
+                return decoder(body, schema, limits)  # likewise
             raise MalformedRequest(f"The body must be UTF-8; byte {problem.start + 1} is not.") from None
     return decoder(body, schema, limits)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from braid.sources.core.schema import Schema
+from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.coercion import show
 from braid.sources.formats.columns import convert_values
 from braid.sources.formats.decoded import Decoded, assemble
@@ -33,7 +33,7 @@ class Unparsable:
 
 def needs_exact_numbers(schema: Schema) -> bool:
     """Whether a double would lose digits that a column of ``schema`` keeps."""
-    return any(f.type.kind == "DECIMAL" for f in schema.fields)
+    return any(f.type.kind == "DECIMAL" for f in schema.read)
 
 
 def parse_json(text: bytes, exact: bool) -> Any:
@@ -120,14 +120,29 @@ def decode_rows(
             unreadable[i] = f" must be JSON: {row.reason}"
         else:
             unreadable[i] = f" must be a JSON object, got {show(row)}"
-    columns = [convert_values(f, _values(objects, f.name)) for f in schema.fields]
+    columns = [convert_values(f, _values(objects, f)) for f in schema.read]
     return assemble(
         schema, columns, unreadable, lambda i: f"{unit} {line(i)}", line, lambda wrong: [raw(i) for i in wrong]
     )
 
 
-def _values(objects: Sequence[dict[str, Any]], name: str) -> list[Any]:
-    """Return the column ``name``: the member of exactly that name, else the last one that differs in case only."""
+def _values(objects: Sequence[dict[str, Any]], field: Field) -> list[Any]:
+    """Return a column: what its path leads to, NULL where there is nothing."""
+    name, *steps = field.path
+    values = _members(objects, str(name))
+    for step in steps:
+        values = [_inside(value, step) for value in values]
+    return values
+
+
+def _inside(value: Any, step: str | int) -> Any:
+    if isinstance(step, str):
+        return value.get(step) if type(value) is dict else None
+    return value[step] if type(value) is list and step < len(value) else None
+
+
+def _members(objects: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """Return the members of exactly that name, else the last one that differs in case only."""
     values = [row.get(name, _MISSING) for row in objects]
     if _MISSING in values:
         lower = name.lower()

@@ -71,7 +71,7 @@ class ParquetRows:
         A text in a dictionary takes few bytes in each row, and all of its own once the row is read. A first row is
         enough to see the dictionary.
         """
-        texts = self._flat_columns("BYTE_ARRAY", names)
+        texts = self._columns("BYTE_ARRAY", names)
         if not texts or not self.groups[group]:
             return 0
         streamed = pq.ParquetFile(
@@ -82,28 +82,35 @@ class ParquetRows:
             pre_buffer=False,
         )
         first = next(streamed.iter_batches(1, [group], texts))
-        lengths = [
-            pc.max(pc.binary_length(array.dictionary)).as_py() or 0
-            for array in first.columns
-            if isinstance(array, pa.DictionaryArray)
-        ]
-        return int(sum(lengths))
+        dictionaries = (array.dictionary for column in first.columns for array in _dictionaries(column))
+        return int(sum(pc.max(pc.binary_length(texts)).as_py() or 0 for texts in dictionaries))
 
     def _int96_in_seconds(self, group: int, names: Sequence[str], rows_at_once: int) -> Any:
         """Return the columns of INT96 in seconds, which hold all of its days; None without any."""
-        wanted = self._flat_columns("INT96", names)
+        wanted = self._columns("INT96", names)
         if not wanted:
             return None
+        if not set(wanted) <= set(self.schema.names):
+            raise MalformedRequest("Times of INT96 in structs are not read. Write them as TIMESTAMP.")
         coarse = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="s")
         return coarse.iter_batches(rows_at_once, [group], wanted)
 
-    def _flat_columns(self, kind: str, names: Sequence[str]) -> list[str]:
-        """Return which of some columns are of one of Parquet's types.
+    def _columns(self, kind: str, names: Sequence[str]) -> list[str]:
+        """Return which of some columns, members of structs with dots, are of one of Parquet's types.
 
         Only the schema is asked: what the metadata says of the chunks of a column ends the process where it is wrong.
         """
         columns = [self._file.schema.column(number) for number in range(len(self._file.schema.names))]
-        return [c.name for c in columns if c.physical_type == kind and c.path == c.name and c.name in names]
+        return [c.path for c in columns if c.physical_type == kind and not c.max_repetition_level and c.path in names]
+
+
+def _dictionaries(array: Any) -> Iterator[pa.DictionaryArray]:
+    """Yield an array if it is a dictionary, and those in a struct."""
+    if isinstance(array, pa.DictionaryArray):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for member in array.flatten():
+            yield from _dictionaries(member)
 
 
 def _check_not_wrapped(batch: pa.RecordBatch, in_seconds: pa.RecordBatch) -> None:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Field, Schema
-from braid.sources.formats.arrow_checks import sound_array
+from braid.sources.formats.arrow_checks import column_at, sound_array, type_at
 from braid.sources.formats.arrow_stream import check_castable, decode_arrays
 from braid.sources.formats.columns import find_column, one_zero
-from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.decoded import Decoded, whole_batch
 from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 
 
@@ -32,8 +32,9 @@ class MatchedColumns:
 
     @property
     def names(self) -> list[str]:
-        """What the columns are called in the batches."""
-        return [self.source.field(position).name for position in self.positions]
+        """What the columns are called in the batches, members of structs with dots."""
+        names = (self.source.field(position).name for position in self.positions)
+        return [".".join((name, *map(str, f.path[1:]))) for name, f in zip(names, self.schema.read, strict=True)]
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """Return the tuples of a batch of schema ``source``, and the rows that are none; rows are "lines", from 1.
@@ -44,21 +45,25 @@ class MatchedColumns:
         if any(len(batch.column(position)) != batch.num_rows for position in self.positions):
             raise MalformedRequest("Each column must have as many rows as its batch.")
         arrays = [
-            sound_array(batch.column(position), field.name)
-            for position, field in zip(self.positions, self.schema.fields, strict=True)
+            sound_array(column_at(batch.column(position), field), field.name)
+            for position, field in zip(self.positions, self.schema.read, strict=True)
         ]
         tuples = _taken_over(arrays, self.schema) if self.direct else None
         if tuples is not None:
             return Decoded(tuples, ())
-        return decode_arrays(dict(zip(self.schema.names, arrays, strict=True)), batch.num_rows, self.schema)
+        return decode_arrays(
+            {field.name: array for field, array in zip(self.schema.read, arrays, strict=True)},
+            batch.num_rows,
+            self.schema,
+        )
 
 
 def match_columns(source: pa.Schema, schema: Schema) -> MatchedColumns:
     """Find the stream's columns in ``source``; MalformedRequest when one is missing or cannot be cast."""
-    positions = tuple(_position(source, field.name) for field in schema.fields)
-    kinds = [source.field(position).type for position in positions]
-    direct = all(_is_direct(kind, field) for kind, field in zip(kinds, schema.fields, strict=True))
-    for kind, field in zip(kinds, schema.fields, strict=True):
+    positions = tuple(_position(source, field.input_name) for field in schema.read)
+    kinds = [type_at(source.field(p).type, field) for p, field in zip(positions, schema.read, strict=True)]
+    direct = all(_is_direct(kind, field) for kind, field in zip(kinds, schema.read, strict=True))
+    for kind, field in zip(kinds, schema.read, strict=True):
         check_castable(kind, field)
     return MatchedColumns(source, schema, positions, direct)
 
@@ -80,7 +85,7 @@ def _is_direct(arrow_type: pa.DataType, field: Field) -> bool:
 def _taken_over(arrays: Sequence[pa.Array], schema: Schema) -> pa.RecordBatch | None:
     """Return direct columns as a batch of the stream, or None when some row does not fit."""
     columns: list[pa.Array] = []
-    for array, field in zip(arrays, schema.fields, strict=True):
+    for array, field in zip(arrays, schema.read, strict=True):
         kind = field.type.kind
         if kind == "DOUBLE":
             if pc.all(pc.is_finite(array)).as_py() is False:
@@ -94,8 +99,7 @@ def _taken_over(arrays: Sequence[pa.Array], schema: Schema) -> pa.RecordBatch | 
             return None
         else:
             columns.append(array)
-    batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
-    return None if any(batch.column(name).null_count for name in schema.required) else batch
+    return whole_batch(schema, columns)
 
 
 def _lies_within(numbers: pa.Array, least: int, most: int) -> bool:

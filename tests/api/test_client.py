@@ -194,8 +194,8 @@ def test_what_is_no_json_is_not_sent(service: Playback, braid: BraidClient) -> N
         braid.push("purchases", [{"price": 1.0}, {"price": float("nan")}])
     with pytest.raises(TypeError, match="Decimal"):
         braid.push("purchases", [{"price": object()}])
-    with pytest.raises(ValueError, match="format must be one of ndjson, json, arrow, got 'csv'"):
-        braid.push("purchases", b"", "csv")
+    with pytest.raises(ValueError, match="format must be one of ndjson, json, arrow, csv, got 'xml'"):
+        braid.push("purchases", b"", "xml")
     with pytest.raises(ValueError, match="printable ASCII, got 'Schlüssel'"):
         braid.push("purchases", b"{}", key="Schlüssel")
     assert service.requests == []

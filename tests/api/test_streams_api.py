@@ -73,6 +73,34 @@ def test_pushes_in_every_format_arrive(rest: Rest) -> None:
     arrow = {"Content-Type": "application/vnd.apache.arrow.stream"}
     assert rest.read(rest.client.post(push, content=sink.getvalue(), headers=arrow), 200) == ok
     assert pushed(rest) == [1, 1, 1, 1, 1, 7]
+    csv = {"Content-Type": "text/csv"}
+    text = b"time,user_id\n2026-01-01T00:00:01Z,8\n"
+    assert rest.read(rest.client.post(push, content=text, headers=csv), 200) == ok
+    assert pushed(rest)[6:] == [8]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_pushes_in_every_format_may_be_packed(rest: Rest, encoding: str) -> None:
+    table = pa.table({"user_id": [3], "time": pa.array([SECOND], pa.timestamp("us"))})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    bodies = {
+        NDJSON: LINE,
+        "application/json": b"[" + LINE + b"]",
+        "application/vnd.apache.arrow.stream": sink.getvalue(),
+        "text/csv": b"user_id,time\n2,2026-01-01T00:00:01Z\n",
+    }
+    for media_type, body in bodies.items():
+        packed = pa.compress(body, codec=encoding, asbytes=True)
+        headers = {"Content-Type": media_type, "Content-Encoding": encoding, "Idempotency-Key": media_type}
+        answer = rest.client.post("/streams/purchases/events", content=packed, headers=headers)
+        assert rest.read(answer, 200)["accepted"] == 1
+        again = rest.client.post("/streams/purchases/events", content=packed, headers=headers)
+        assert again.content == answer.content
+        as_it_is = {name: value for name, value in headers.items() if name != "Content-Encoding"}
+        assert rest.client.post("/streams/purchases/events", content=packed, headers=as_it_is).status_code == 422
+    assert pushed(rest) == [1, 1, 3, 2]
 
 
 def test_what_does_not_fit_is_rejected_alone(rest: Rest) -> None:
@@ -197,13 +225,15 @@ def test_what_waits_counts_as_it_is_unpacked(tmp_path: Path) -> None:
         ("max_body_malformed", 2, LINE + b"x\n" * 3, 400),
     ],
 )
+@pytest.mark.parametrize("encoding", ["identity", "gzip", "zstd"])
 def test_a_body_that_brings_too_much_is_refused_as_a_whole(
-    tmp_path: Path, setting: str, value: int, sent: bytes, status: int
+    tmp_path: Path, setting: str, value: int, sent: bytes, status: int, encoding: str
 ) -> None:
     push, headers = "/streams/purchases/events", {"Content-Type": NDJSON, "Idempotency-Key": "k"}
+    packed = sent if encoding == "identity" else pa.compress(sent, codec=encoding, asbytes=True)
     with open_rest(tmp_path, **{setting: value}) as rest:
         rest.stream()
-        refused = rest.client.post(push, content=sent, headers=headers)
+        refused = rest.client.post(push, content=packed, headers=headers | {"Content-Encoding": encoding})
         assert f"(setting {setting})" in rest.read(refused, status)["detail"]
         assert pushed(rest) == []
         assert rest.client.post(push, content=LINE, headers=headers).status_code == 200, "the key is not used up"

@@ -27,9 +27,10 @@ def test_each_format_has_the_same_tuples() -> None:
     assert rows[-1]["time"] - rows[0]["time"] < BODY_TIME
     assert rows[-1]["time"] < purchases(4, 500)[0]["time"]
     decoded = {form: decode(encode(rows, form), media_type, SCHEMA) for form, media_type in MEDIA_TYPES.items()}
-    assert [body.malformed for body in decoded.values()] == [()] * 3
+    assert [body.malformed for body in decoded.values()] == [()] * 4
     assert decoded["ndjson"].tuples.num_rows == 500
     assert decoded["ndjson"].tuples.equals(decoded["json"].tuples)
+    assert decoded["ndjson"].tuples.equals(decoded["csv"].tuples)
     assert decoded["ndjson"].tuples.equals(decoded["arrow"].tuples)
 
 

@@ -151,6 +151,24 @@ def test_constants_have_as_many_digits_as_what_they_stand_beside() -> None:
     assert evaluate(call("=", wide, lit(Decimal("100000000000000000000.0"))), arrays, 2).to_pylist() == [True, False]
 
 
+@given(
+    st.lists(st.none() | st.decimals(-(10**7), 10**7, places=2), min_size=1, max_size=9),
+    st.sampled_from(
+        ["1000.0", "1000", "1", "1.0", "0.1", "0.001", "1000000.0", "1e9", "10000000000", "-10", "20", "0.0"]
+    ),
+)
+def test_dividing_by_a_power_of_ten_gives_what_dividing_by_a_column_does(column: list[Any], text: str) -> None:
+    divisor = Decimal(text)
+    kind = decimal_type(divisor)
+    assert kind is not None
+    for money in (Column("m", MONEY), Column("n", BIGINT)):
+        values = pa.array(column if money.type == MONEY else [v and int(v) for v in column], money.type.arrow)
+        by_column = call("/", money, Column("d", kind))
+        arrays = {money.name: values, "d": pa.array([divisor] * len(column), kind.arrow)}
+        expected = evaluate(by_column, arrays, len(column))
+        assert evaluate(call("/", money, Literal(divisor, kind)), arrays, len(column)).equals(expected)
+
+
 def test_decimal_overflow_is_null() -> None:
     wide = Column("w", ColumnType("DECIMAL", 38, 0))
     arrays = {"w": pa.array([Decimal(10**37), Decimal(5)], pa.decimal128(38, 0))}

@@ -26,6 +26,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import CreateStream
 from braid.sources.connectors.files.index import IndexedFile
 from braid.sources.connectors.files.parquet import ParquetFormat
 from braid.sources.connectors.segment import Frame, FrameHeader, encode_payload, read_tuples
@@ -50,9 +52,12 @@ from braid.sources.formats.csv_messages import decode_csv_messages
 from braid.sources.formats.csv_records import CsvLayout, read_carefully, read_fast
 from braid.sources.formats.decoded import Decoded
 from braid.sources.formats.decoding import decode
+from braid.sources.formats.encodings import unpack
 from braid.sources.formats.json_lines import decode_json_lines
 from braid.sources.formats.limits import DecodingLimits
+from braid.sources.formats.ndjson import read_fast as read_fast_json
 from braid.sources.formats.record_batches import match_columns
+from braid.sources.formats.texts import is_utf8
 from tests.security.mutations import mutated
 
 SCHEMA = StreamSchema(
@@ -254,6 +259,63 @@ def _csv(body: bytes) -> Iterable[Decoded]:
     yield Decoded(tuples, ()) if tuples is not None else read_carefully(rest, SCHEMA, layout)
 
 
+def as_people_have_it() -> StreamSchema:
+    """Return columns from paths and names of others, times that are numbers, and a computed event time."""
+    statement = parse_statement(
+        "CREATE STREAM s (id BIGINT NOT NULL FROM '$.user.id', name VARCHAR FROM '$.user[\"full name\"]',"
+        " ms TIMESTAMP FROM '$.at', n INT FROM '$.list[1]', s VARCHAR FROM 'S T', half AS id / 2,"
+        " t AS ms - INTERVAL '1' DAY LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'push', 'timestamp.format' = 'epoch-millis')"
+    )
+    assert isinstance(statement, CreateStream)
+    return statement.schema
+
+
+PEOPLES = as_people_have_it()
+STRUCTS = StreamSchema(tuple(f for f in PEOPLES.fields if f.name != "n"), "t", 0)
+NESTED_SEEDS = [
+    b'{"user":{"id":1,"full name":"x","more":[{"a":1}]},"at":1706702400123,"list":[1,2],"S T":"y"}',
+    b'{"user":{"id":2.0,"full name":null},"at":1.5,"list":null}',
+    b'{"user":null,"at":"1706702400123","s t":"\\u00e9"}',
+]
+
+
+def struct_seeds() -> list[bytes]:
+    """Return Arrow streams whose columns are structs."""
+    views = pa.array(["x", None, "a text that is longer than twelve bytes"], pa.string_view())
+    users = [
+        pa.array([{"id": 1, "full name": "x"}, None, {"id": 3, "full name": None}]),
+        pa.StructArray.from_arrays([pa.array([1.0, 2.0, None]), views], ["id", "full name"]),
+        pa.StructArray.from_arrays([pa.array([1, 2, 3], pa.int8()), views.cast(pa.string()).dictionary_encode()],
+                                   ["id", "full name"]),
+    ]  # fmt: skip
+    streams = []
+    for user in users:
+        batch = pa.record_batch({"user": user, "at": pa.array([1706702400123, None, 5]), "other": user})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+            writer.write_batch(batch.slice(1))
+        streams.append(sink.getvalue().to_pybytes())
+    return streams
+
+
+def _peoples(body: bytes) -> Iterable[Decoded]:
+    yield decode(body, "application/x-ndjson", PEOPLES, LIMITS)
+    tuples = read_fast_json(body, PEOPLES, LIMITS) if is_utf8(body) else None
+    if tuples is not None:
+        assert tuples.equals(decode(body, "application/x-ndjson", PEOPLES, LIMITS).tuples)
+        yield Decoded(tuples, ())
+
+
+def _packed(codec: str) -> tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterable[Decoded]]]:
+    kind = "application/x-ndjson"
+    return (
+        lambda: [pa.compress(body, codec=codec, asbytes=True) for body in (*JSON_SEEDS, b"\n".join(JSON_SEEDS) * 50)],
+        lambda body: [decode(unpack(body, codec, LIMITS), kind, SCHEMA, LIMITS)],
+    )
+
+
 SMALL = StreamSchema((Field("s", VARCHAR), Field("time", TIMESTAMP)), "time", 0)
 
 FORMATS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterable[Decoded]]]] = {
@@ -267,6 +329,14 @@ FORMATS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterab
     "avro": (avro_seeds, lambda body: [decode_avro_messages([body, None], SCHEMA, WRITER)]),
     "avro-schema": (schema_seeds, _avro_schema),
     "parquet": (parquet_seeds, _parquet),
+    "csv-body": (lambda: CSV_SEEDS, _push("text/csv")),
+    "nested": (lambda: [b"\n".join(NESTED_SEEDS), *NESTED_SEEDS], _peoples),
+    "structs": (
+        struct_seeds,
+        lambda body: [decode(body, "application/vnd.apache.arrow.stream", STRUCTS, LIMITS)],
+    ),
+    "gzip": _packed("gzip"),
+    "zstd": _packed("zstd"),
 }
 
 

@@ -204,7 +204,7 @@ def test_a_client_that_leaves_in_the_middle_is_no_defect(rest: Rest, caplog: pyt
         ("/streams/purchases/events", b"Transfer-Encoding: chunked\r\n", 413),
         ("/streams/purchases/events", b"Content-Length: 10000000000\r\n", 413),
         ("/streams/nobodys/events", b"Content-Length: 10000000000\r\n", 404),
-        ("/streams/purchases/events", b"Content-Length: 10000000000\r\nContent-Encoding: gzip\r\n", 400),
+        ("/streams/purchases/events", b"Content-Length: 10000000000\r\nContent-Encoding: gzip\r\n", 413),
     ],
 )
 def test_who_goes_on_sending_after_the_answer_is_cut_off(

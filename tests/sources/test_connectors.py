@@ -51,7 +51,7 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
             {},
             "must be one of 'push', 'generator', 'kafka', 'flight', 'file'; got 'carrier pigeon'",
         ),
-        ("push", "xml", {}, "Connector 'push' takes format 'json' or 'arrow'; got format 'xml'"),
+        ("push", "xml", {}, "Connector 'push' takes format 'json' or 'arrow' or 'csv'; got format 'xml'"),
         ("push", "json", {"topic": "x"}, "Connector 'push' has no option 'topic'"),
         ("generator", "json", {}, "Connector 'generator' takes no format; got format 'json'"),
         ("generator", "", {"topic": "x"}, "Connector 'generator' has no option 'topic'. It has"),

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from braid.session.sql.parser import parse_statement
+from braid.session.sql.statements import CreateStream
 from braid.sources.connectors.connector import Chunk
 from braid.sources.connectors.kafka.connector import KafkaConnector, validate_options
 from braid.sources.core.errors import NotAllowed, NotReady
@@ -157,6 +159,43 @@ def test_every_tuple_of_a_message_has_its_metadata(topics: Topics, storage: Stor
         "partition 0, offset 1",
         "partition 0, offset 2",
     ]
+
+
+def test_columns_are_computed_from_values_and_metadata(topics: Topics, storage: Storage) -> None:
+    declared = parse_statement(
+        "CREATE STREAM s (k INT FROM '$.a.k', who INT METADATA FROM 'key', both INT NOT NULL AS (k + who),"
+        " sent TIMESTAMP METADATA FROM 'timestamp', at AS sent - INTERVAL '1' DAY LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'kafka', topic = 't', 'properties.bootstrap.servers' = 'h:1')"
+    )
+    assert isinstance(declared, CreateStream)
+    schema = declared.schema
+    topic = produce(
+        topics, [(b'{"a": {"k": %d}}' % n, key, MS, []) for n, key in enumerate([b"10", None, b"12", b"x"])]
+    )
+    chunk = chunk_of(KafkaConnector(definition_of(topics.servers, topic, schema, **EARLIEST), storage), 4)
+    assert chunk.tuples.schema == schema.arrow
+    assert [(row["k"], row["both"], row["at"]) for row in chunk.tuples.to_pylist()] == [
+        (0, 10, datetime(2025, 12, 31)),
+        (2, 14, datetime(2025, 12, 31)),
+    ]
+    assert said(chunk) == [("partition 0, offset 1", '{"a": {"k": 1}}'), ("partition 0, offset 3", '{"a": {"k": 3}}')]
+    assert "column 'both' is NOT NULL" in chunk.malformed[0].detail
+
+
+def test_tuples_of_one_message_that_cannot_be_computed_leave_the_others(topics: Topics, storage: Storage) -> None:
+    declared = parse_statement(
+        "CREATE STREAM s (k INT, t TIMESTAMP LATENESS INTERVAL '0' SECOND, who INT METADATA FROM 'key',"
+        " ratio AS 1e0 / (k - who)) WITH (connector = 'kafka', topic = 't', 'properties.bootstrap.servers' = 'h:1')"
+    )
+    assert isinstance(declared, CreateStream)
+    rows = [{"k": 1, "t": 5}, {"k": 2, "t": 6}, {"k": 3, "t": 7}]
+    topic = produce(topics, [(stream_of(rows), b"2", MS, [])])
+    chunk = chunk_of(
+        KafkaConnector(definition_of(topics.servers, topic, declared.schema, "arrow", **EARLIEST), storage), 1
+    )
+    assert chunk.tuples.column("ratio").to_pylist() == [-1.0, 1.0]
+    (fault,) = chunk.malformed
+    assert "offset 0: column 'ratio', computed as 1e0 / (k - who), must be finite, got inf" in fault.detail
 
 
 @pytest.mark.parametrize(

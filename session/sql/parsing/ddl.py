@@ -4,73 +4,62 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TypeVar
 
 from braid.router.sinks.connectors import read_sink
-from braid.session.sql.parsing.column_types import parse_type
+from braid.session.sql.parsing.columns import LATENESS_HINT, parse_columns, parse_name
 from braid.session.sql.parsing.cursor import Cursor
-from braid.session.sql.parsing.durations import parse_duration
+from braid.session.sql.parsing.select_parser import BraidParser
 from braid.session.sql.statements import CreateStream, CreateTable
 from braid.sources.connectors.registry import CONNECTORS, validate_definition
 from braid.sources.connectors.static_table import format_of, validate_table
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.names import composed
-from braid.sources.core.schema import Field, Schema, StreamSchema
+from braid.sources.core.schema import Schema, StreamSchema
 from braid.sources.core.watermark_options import WatermarkOptions, split_options
+from braid.sources.formats.columns import check_paths
+from braid.sources.formats.time_formats import check_time_format
 
-MAX_COLUMNS = 1000
-_NAME = re.compile(r"[^\W\d]\w{0,99}")
-_WINDOW_BOUNDS = ("window_start", "window_end")
-_LATENESS = "Write LATENESS INTERVAL '2' SECOND after the event time column."
-
-
-def check_name(cursor: Cursor, name: str, noun: str, at: int) -> str:
-    """Return a name for something that is created; SqlNotAllowed when it is reserved or not a plain name."""
-    name = composed(name)
-    if name.startswith("_"):
-        raise cursor.not_allowed(f"Names starting with '_' are reserved; rename {noun} {name!r}.", at)
-    if not _NAME.fullmatch(name):
-        raise cursor.not_allowed(
-            f"The name of {noun} must begin with a letter, have letters, digits and '_' only,"
-            f" and at most 100 of them; got {name!r}.",
-            at,
-        )
-    return name
+TIME_FORMAT = "timestamp.format"
 
 
-def parse_create_stream(cursor: Cursor) -> CreateStream:
+def parse_create_stream(cursor: BraidParser) -> CreateStream:
     """Read what follows ``CREATE STREAM``."""
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
     at = cursor.start
-    name = check_name(cursor, cursor.name("the name of the stream"), "the stream", at)
+    name = parse_name(cursor, "the stream")
     schema = _stream_schema(cursor, at)
     with_at = cursor.start
     options = _parse_options(cursor, "push")
+    time_format = options.pop(TIME_FORMAT, None) if _reads_input(options) else None
+    schema = _with_time_format(cursor, schema, time_format)
     connector, format_, connector_options, watermark = _check_options(cursor, name, schema, with_at, options)
     return CreateStream(name, schema, connector, format_, connector_options, if_not_exists, watermark)
 
 
-def parse_create_table(cursor: Cursor) -> CreateTable:
+def parse_create_table(cursor: BraidParser) -> CreateTable:
     """Read what follows ``CREATE TABLE``."""
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
     at = cursor.start
-    name = check_name(cursor, cursor.name("the name of the table"), "the table", at)
-    columns = _parse_columns(cursor, at, "a table")
-    for column in columns:
+    name = parse_name(cursor, "the table")
+    columns = parse_columns(cursor, at, "a table")
+    for column in columns.declarations:
         if column.lateness is not None:
-            raise cursor.not_allowed("Columns of a static table have no LATENESS; remove it.", column.at)
-        if column.metadata is not None:
-            raise cursor.not_allowed("Columns of a static table have no METADATA; remove it.", column.at)
+            raise cursor.not_allowed("Columns of a static table have no LATENESS; remove it.", column.lateness_at)
+        if column.origin not in ("", "FROM"):
+            noun = "expression" if column.expression is not None else column.origin
+            raise cursor.not_allowed(f"Columns of a static table have no {noun}; remove it.", column.origin_at)
     with_at = cursor.start
     options = _parse_options(cursor, "file")
+    schema = _with_time_format(cursor, Schema(columns.fields), options.pop(TIME_FORMAT, None))
     values = {key: value for key, (value, _) in options.items()}
     connector = values.pop("connector", "").lower()
     format_ = values.pop("format", "").lower() or format_of(values.get("path", ""))
     try:
         validate_table(connector, format_, values)
+        check_paths(schema, format_)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, with_at)) from None
-    return CreateTable(name, Schema(tuple(column.field for column in columns)), format_, values, if_not_exists)
+    return CreateTable(name, schema, format_, values, if_not_exists)
 
 
 def parse_query_options(cursor: Cursor) -> tuple[dict[str, str] | None, str | None]:
@@ -91,88 +80,40 @@ def parse_query_options(cursor: Cursor) -> tuple[dict[str, str] | None, str | No
     return values, start
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A declared column with its LATENESS (µs) or METADATA, if it has one, and the offset after its type."""
-
-    field: Field
-    lateness: int | None
-    at: int
-    metadata: str | None
-
-
-def _stream_schema(cursor: Cursor, stream_at: int) -> StreamSchema:
-    columns = _parse_columns(cursor, stream_at, "a stream")
-    time_columns = [column for column in columns if column.lateness is not None]
+def _stream_schema(cursor: BraidParser, stream_at: int) -> StreamSchema:
+    columns = parse_columns(cursor, stream_at, "a stream")
+    time_columns = [column for column in columns.declarations if column.lateness is not None]
     if not time_columns:
-        raise cursor.not_allowed(f"Exactly one column must have LATENESS, the event time. {_LATENESS}", stream_at)
+        raise cursor.not_allowed(f"Exactly one column must have LATENESS, the event time. {LATENESS_HINT}", stream_at)
     if len(time_columns) > 1:
         raise cursor.not_allowed(
-            f"Exactly one column must have LATENESS; {time_columns[0].field.name!r} has it already.", time_columns[1].at
+            f"Exactly one column must have LATENESS; {time_columns[0].name!r} has it already.",
+            time_columns[1].lateness_at,
         )
     try:
-        metadata = tuple((c.field.name, c.metadata) for c in columns if c.metadata is not None)
-        return StreamSchema(
-            tuple(c.field for c in columns), time_columns[0].field.name, time_columns[0].lateness or 0, metadata
-        )
+        metadata = tuple((c.name, c.metadata) for c in columns.declarations if c.metadata is not None)
+        return StreamSchema(columns.fields, time_columns[0].name, time_columns[0].lateness or 0, metadata)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, stream_at) from None
 
 
-def _parse_columns(cursor: Cursor, object_at: int, noun: str) -> list[_Column]:
-    cursor.expect("(", "and the columns")
-    columns: list[_Column] = []
-    while True:
-        at = cursor.start
-        field = _parse_column(cursor, noun)
-        if any(c.field.name.lower() == field.name.lower() for c in columns):
-            raise cursor.not_allowed(f"The column {field.name!r} is declared twice (case does not count).", at)
-        special_at = cursor.start
-        metadata = _parse_metadata(cursor, field) if cursor.accept("METADATA") else None
-        lateness = _parse_lateness(cursor, field) if cursor.at("LATENESS") else None
-        columns.append(_Column(field, lateness, special_at, metadata))
-        if cursor.at("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT"):
-            raise cursor.not_allowed(f"Columns of {noun} take no constraints; every column may be NULL.")
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    if len(columns) > MAX_COLUMNS:
-        raise cursor.not_allowed(f"{noun.capitalize()} must have at most {MAX_COLUMNS} columns.", object_at)
-    return columns
+def _reads_input(options: Mapping[str, tuple[str, int]]) -> bool:
+    kind = CONNECTORS.get(options.get("connector", ("", 0))[0].lower())
+    return kind is None or kind.reads_input
 
 
-def _parse_column(cursor: Cursor, noun: str) -> Field:
-    at = cursor.start
-    if cursor.at("WATERMARK") and cursor.ahead() == "FOR":
-        raise cursor.not_allowed(f"WATERMARK FOR is not supported. {_LATENESS}")
-    if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead() != "(":
-        raise cursor.not_allowed(f"{noun.split()[1].capitalize()}s have no constraints; remove it.")
-    name = check_name(cursor, cursor.name("a column"), "column", at)
-    if name.lower() in _WINDOW_BOUNDS:
-        raise cursor.not_allowed(f"The results of windows have a column {name.lower()}; rename yours.", at)
-    return Field(name, parse_type(cursor))
+_AnySchema = TypeVar("_AnySchema", bound=Schema)
 
 
-def _parse_metadata(cursor: Cursor, field: Field) -> str:
-    """Read what follows ``METADATA`` and return its key: without FROM, the name of the column."""
-    key = field.name.lower()
-    if cursor.accept("FROM"):
-        if cursor.kind != "string":
-            raise cursor.unexpected("what the column holds, such as 'key'")
-        key = cursor.advance().text
-    cursor.accept("VIRTUAL")
-    return key
-
-
-def _parse_lateness(cursor: Cursor, field: Field) -> int:
-    at = cursor.expect("LATENESS").start
-    if field.type.kind != "TIMESTAMP":
-        raise cursor.not_allowed(f"The column with LATENESS must be a TIMESTAMP; {field.name} is {field.type}.", at)
-    lateness_at = cursor.start
-    lateness = parse_duration(cursor, "the lateness")
-    if lateness < 0:
-        raise cursor.not_allowed("LATENESS must not be negative.", lateness_at)
-    return lateness
+def _with_time_format(cursor: Cursor, schema: _AnySchema, option: tuple[str, int] | None) -> _AnySchema:
+    """Return columns whose times are written as the option says."""
+    if option is None:
+        return schema
+    text, at = option
+    try:
+        return schema.with_time_format(check_time_format(text))
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, at) from None
 
 
 def _parse_options(cursor: Cursor, connector: str) -> dict[str, tuple[str, int]]:

@@ -9,12 +9,14 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.expressions import Expr
 
+from braid.session.sql.parsing.cursor import word_of
 from braid.session.sql.parsing.emit import parse_emit
 from braid.session.sql.parsing.expression_parser import ExpressionParser
 from braid.session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
 from braid.session.sql.parsing.tree import TreeReader
 from braid.session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
 from braid.session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
+from braid.session.sql.syntax import Node
 
 _REFUSED_JOINS = {
     "RIGHT": "RIGHT JOIN is not supported; swap the streams and write LEFT JOIN.",
@@ -35,6 +37,9 @@ _REFUSED_CLAUSES = {
     "QUALIFY": "QUALIFY is not supported; write HAVING for a condition on aggregates.",
     **dict.fromkeys(("SIMILAR", "RLIKE", "REGEXP", "GLOB"), "Write REGEXP_LIKE(text, pattern)."),
 }
+
+
+_OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
 
 
 class BraidParser(ExpressionParser):
@@ -68,6 +73,25 @@ class BraidParser(ExpressionParser):
                 for joined, condition in tree.meta["joins"]
             ),
         )
+
+    def scalar(self) -> tuple[Node, str]:
+        """Read the expression of a column, and return its text, too; NOT NULL after it is not part of it."""
+        start = self.start
+        self._keep_not_null()
+        node = TreeReader(self.sql_text).read(self._parse_condition("an expression"))
+        return node, " ".join(self.sql[start : self.previous_end].split())
+
+    def _keep_not_null(self) -> None:
+        """Have the next expression end before NOT NULL, which sqlglot reads as IS NOT NULL."""
+        depth = 0
+        for at in range(self._index, self._tokens_size - 1):
+            before, word, after = (word_of(self._tokens[place]) for place in (at - 1, at, at + 1))
+            depth += (word in _OPENING) - (word in _CLOSING)
+            if depth < 0 or (not depth and word == ","):
+                return
+            if not depth and (word, after) == ("NOT", "NULL") and before != "IS":
+                self._tokens[at].token_type = TokenType.COMMAND
+                return
 
     @staticmethod
     def _item(reader: TreeReader, item: Expr) -> SelectItem:
@@ -205,10 +229,10 @@ class BraidParser(ExpressionParser):
         self.expect(")")
         return replace(joined, using=tuple((name, at) for at, name in columns)), None
 
-    def _parse_condition(self) -> Expr:
+    def _parse_condition(self, expected: str = "a condition") -> Expr:
         condition = self._parse_disjunction()
         if condition is None:
-            raise self.unexpected("a condition")
+            raise self.unexpected(expected)
         return condition
 
     def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:  # noqa: ARG002

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from braid.sources.connectors.connector import Chunk, Extent, Malformed
+from braid.sources.connectors.connector import Chunk, Extent, Malformed, with_arrival
 from braid.sources.connectors.files.discovery import PARTITION, Discovery
 from braid.sources.connectors.files.folder import check_folder, opened
 from braid.sources.connectors.files.index import FileIndex, IndexedFile
@@ -22,17 +22,23 @@ from braid.sources.connectors.files.replay import Replay
 from braid.sources.connectors.files.text import CsvFormat, JsonFormat
 from braid.sources.connectors.offset_watch import OffsetWatch
 from braid.sources.core.confinement import Confinement
-from braid.sources.core.errors import BraidError, NotReady
+from braid.sources.core.errors import BraidError, NotAllowed, NotReady
 from braid.sources.core.replays import origin_of
-from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.core.schema import Schema, StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
 
 ASK_EVERY_SECONDS = 0.05
 
 
-def validate_options(format: str, options: Mapping[str, str], confinement: Confinement) -> FileOptions:
+def validate_options(
+    schema: StreamSchema, format: str, options: Mapping[str, str], confinement: Confinement
+) -> FileOptions:
     """Return the options; NotAllowed says what is supported instead. Whether the folder is there is not asked."""
     parsed = read_options(format, options)
+    if parsed.replay_speed is not None and schema.field(schema.event_time).arrival:
+        raise NotAllowed(
+            f"Option 'replay_speed' needs event times of the data; column {schema.event_time!r} is the time of ARRIVAL."
+        )
     check_folder(parsed, confinement.table_folder, confinement.data_folder)
     return parsed
 
@@ -45,7 +51,8 @@ class FileConnector:
     def __init__(self, definition: StreamDefinition, storage: Storage) -> None:
         self._name = definition.name
         self._options = read_options(definition.format, definition.options)
-        self._format = _format_of(self._options, definition.schema)
+        self._schema = definition.schema
+        self._format = _format_of(self._options, definition.schema.stored)
         self._index = FileIndex(storage, f"streams/{origin_of(definition.id)}/files")
 
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
@@ -92,7 +99,8 @@ class FileConnector:
             Malformed(f"{file.path}, {unit} {piece.first + line}{detail.removeprefix(f'{unit} {line}')}", raw)
             for line, detail, raw in piece.decoded.malformed
         )
-        return Chunk(piece.decoded.tuples, malformed, file.seen_us, piece.bytes)
+        tuples = with_arrival(piece.decoded.tuples, self._schema, file.seen_us)
+        return Chunk(tuples, malformed, file.seen_us, piece.bytes)
 
 
 class DiscoveringFileConnector(FileConnector):
@@ -124,7 +132,7 @@ class DiscoveringFileConnector(FileConnector):
         return {partition: Extent(0, min(extent.end, end)) for partition, extent in extents.items()}
 
 
-def _format_of(options: FileOptions, schema: StreamSchema) -> FileFormat:
+def _format_of(options: FileOptions, schema: Schema) -> FileFormat:
     if options.format == "parquet":
         return ParquetFormat(schema)
     return CsvFormat(schema, options) if options.format == "csv" else JsonFormat(schema)

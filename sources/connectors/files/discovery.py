@@ -116,13 +116,14 @@ class Discovery:
             with opened(self._folder.uri, found_file, real_path) as source:
                 scan = self._format.scan(source, found_file.size)
                 first = indexed[-1].end if indexed else self._index.end
+                earlier = (indexed or self._index.files)[-1:]
                 file = IndexedFile(
                     path=found_file.path,
                     real_path=real_path,
                     uri=self._folder.uri,
                     size=found_file.size,
                     mtime_ns=found_file.mtime_ns,
-                    seen_us=time.time_ns() // 1000,
+                    seen_us=max([time.time_ns() // 1000, *(f.seen_us + 1 for f in earlier)]),  # it may be an event time
                     first=first,
                     records=scan.records,
                     marks=scan.marks,

@@ -12,15 +12,13 @@ from braid.sources.connectors.files.options import FileOptions
 from braid.sources.connectors.files.reading import FilePiece, Scan
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Schema
-from braid.sources.formats.csv_records import CsvLayout, read_carefully, read_fast, record_ends
-from braid.sources.formats.decoded import Decoded
+from braid.sources.formats.csv_records import CsvLayout, decode_pieces, record_ends
 from braid.sources.formats.json_lines import decode_json_lines
 from braid.sources.formats.texts import MARK, line_ends
 
 SCAN_BYTES = 4 << 20  # also how far marks are apart
 READ_BYTES = 1 << 20
 LONGEST_RECORD = 32 << 20
-WITH_CARE_AT_ONCE = 500
 _BINARY = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"PAR1": "Parquet"}
 
 
@@ -82,7 +80,8 @@ class CsvFormat:
             text = source.read_at(file.marks[0][1], 0)
             layout = CsvLayout.named(text.removeprefix(MARK).lstrip(b"\r\n"), self._schema, self._delimiter)
         for first, records, text in _texts(self, source, file, start, end, self._read_bytes):
-            yield from self._pieces(first, records, text, layout)
+            for piece in decode_pieces(text, records, self._schema, layout, first):
+                yield FilePiece(*piece)
 
     def ends(self, text: bytes) -> np.ndarray:
         """Return where records end."""
@@ -94,19 +93,6 @@ class CsvFormat:
             return text.count(b"\n"), text.rfind(b"\n") + 1
         ends = self.ends(text)
         return len(ends), int(ends[-1]) if len(ends) else 0
-
-    def _pieces(self, first: int, records: int, text: bytes, layout: CsvLayout) -> Iterator[FilePiece]:
-        """Yield records; reading with care is slow, so that is done only to few records around those that need it."""
-        tuples = read_fast(text, self._schema, layout)
-        if tuples is not None:
-            yield FilePiece(first, records, Decoded(tuples, ()), len(text))
-        elif records <= WITH_CARE_AT_ONCE:
-            yield FilePiece(first, records, read_carefully(text, self._schema, layout), len(text))
-        else:
-            half = records // 2
-            cut = int(self.ends(text)[half - 1])
-            yield from self._pieces(first, half, text[:cut], layout)
-            yield from self._pieces(first + half, records - half, text[cut:], layout)
 
     def _names(self, source: Any, size: int, begin: int) -> tuple[bytes, int]:
         """Return the first record with text, and where it ends."""

@@ -18,7 +18,7 @@ from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import Field, StreamSchema
 from braid.sources.formats.arrow_stream import converter_of
 from braid.sources.formats.csv_document import convert_texts
-from braid.sources.formats.decoded import Decoded, DecodedColumn, MalformedLine
+from braid.sources.formats.decoded import Decoded, DecodedColumn, MalformedLine, with_computed
 
 HEADER = "headers."
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ def check_metadata(schema: StreamSchema) -> None:
             raise NotAllowed(
                 f"Column {name!r}, METADATA FROM {key!r}, must be {' or '.join(_KINDS[key])}; it is {kind}."
             )
-    if len(schema.metadata) == len(schema.fields):
+    if len(schema.metadata) == len(schema.read):
         raise NotAllowed("Some column must come from the values of messages; all are METADATA.")
 
 
@@ -62,28 +62,46 @@ class MetadataColumns:
             return decoded
         origins = decoded.origins_of(len(messages))
         message_numbers = pa.array(origins)
-        arrays: list[pa.Array] = []
+        arrays: list[DecodedColumn] = []
         faults: dict[int, str] = {}
-        for field in self._schema.fields:
+        for field in self._schema.read:
             key = self._keys.get(field.name.lower())
             if key is None:
-                arrays.append(decoded.tuples.column(field.name))
+                arrays.append(DecodedColumn(decoded.tuples.column(field.name), {}))
                 continue
             column = self._column(field, key, messages)
             for i, reason in column.errors.items():
                 faults.setdefault(i, reason)
-            if field.name in self._schema.required:
+            if field.name in self._schema.required and column.values.null_count:
+                is_event_time = field.name.lower() == self._schema.event_time.lower()
+                noun = "is the event time" if is_event_time else "is NOT NULL"
                 for i in np.flatnonzero(pc.is_null(column.values).to_numpy(zero_copy_only=False)).tolist():
-                    faults.setdefault(i, f"column {field.name!r} is the event time, and the message has none")
-            arrays.append(column.values.take(message_numbers))
-        tuples = pa.RecordBatch.from_arrays(arrays, schema=self._schema.arrow)
-        if not faults:
+                    faults.setdefault(i, f"column {field.name!r} {noun}, and the message has none")
+            arrays.append(DecodedColumn(column.values.take(message_numbers), {}))
+        columns = with_computed(self._schema, arrays)
+        tuples = pa.RecordBatch.from_arrays([column.values for column in columns], schema=self._schema.arrow)
+        unfit = self._unfit(columns)
+        if not faults and not unfit:
             return Decoded(tuples, decoded.malformed)
         fits = ~np.isin(origins, list(faults))
-        wrong = np.unique(origins[~fits]).tolist()  # others are malformed for their values already
-        malformed = [MalformedLine(i + 1, f"line {i + 1}: {faults[i]}", self._show(messages[i].value())) for i in wrong]
+        wrong = [(i, faults[i]) for i in np.unique(origins[~fits]).tolist()]  # others are malformed for their values
+        wrong += [(int(origins[row]), reason) for row, reason in unfit.items() if fits[row]]
+        fits[list(unfit)] = False
+        malformed = [MalformedLine(i + 1, f"line {i + 1}: {why}", self._show(messages[i].value())) for i, why in wrong]
         faults_in_order = sorted((*decoded.malformed, *malformed), key=lambda fault: fault.line)
         return Decoded(tuples.filter(pa.array(fits)), tuple(faults_in_order))
+
+    def _unfit(self, columns: Sequence[DecodedColumn]) -> dict[int, str]:
+        """Return the tuples of which a column cannot be computed, or is NULL where it must not be, and why."""
+        reasons: dict[int, str] = {}
+        for field, column in zip(self._schema.fields, columns, strict=True):
+            if field.computed is not None:
+                reasons = {**column.errors, **reasons}
+                rule = self._schema.required.get(field.name)
+                is_null = np.asarray(column.values.is_null()) if rule else ()
+                for i in np.flatnonzero(is_null).tolist():
+                    reasons.setdefault(i, f"column {field.name!r} {rule}")
+        return reasons
 
     def _column(self, field: Field, key: str, messages: Sequence[Message]) -> DecodedColumn:
         if key == "offset":

@@ -127,7 +127,7 @@ def test_an_overload_says_when_to_try_again(braid: Braid, service: Playback) -> 
         ["drop", "--stream", "purchases", "--no-drain"],
         ["explain", "SELECT 1 FROM s", "--format", "dot"],
         ["push", "purchases", "no-such-file"],
-        ["push", "purchases", "--format", "csv"],
+        ["push", "purchases", "--format", "xml"],
         ["push", "purchases", "--key", "Schlüssel"],
         ["serve", "--port", "65536"],
         ["--url", "localhost:8080", "queries"],

@@ -46,7 +46,7 @@ def test_without_tables_a_name_must_be_a_stream() -> None:
         ("SELECT price FROM purchases p JOIN packs ^[RANGE 4 SECONDS] k ON p.pack = k.pack", "which has no time"),
         ("SELECT price FROM ^nothing", "and the tables brands, many, packs"),
         ("SELECT price FROM ^pack", "Did you mean 'packs'?"),
-        ('SELECT price FROM ^purchases "a b"', "letters, digits and '_' only; got 'a b'"),
+        ('SELECT price FROM ^purchases "a.b" JOIN packs k ON price = k.pack', "must have no dot; got 'a.b'"),
         (
             "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE purchases, DESCRIPTOR(^price), INTERVAL '1' SECOND))"
             " GROUP BY window_start, window_end",

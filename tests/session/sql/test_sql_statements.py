@@ -8,10 +8,12 @@ from braid.session.sql.parser import parse_statement
 from braid.session.sql.statements import (
     CreateQuery,
     CreateStream,
+    CreateTable,
     DropQuery,
     DropStream,
     DropTable,
     Explain,
+    Select,
     ShowQueries,
     ShowStreams,
     ShowTables,
@@ -127,6 +129,93 @@ def test_names_and_types_have_other_spellings() -> None:
     ]
 
 
+def test_columns_may_be_not_null() -> None:
+    statement = parse_statement(
+        "CREATE STREAM s (a INT NOT NULL, b INT NULL, k VARCHAR METADATA FROM 'key' NOT NULL,"
+        " t TIMESTAMP(3) NOT NULL LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'kafka', topic = 't', 'properties.bootstrap.servers' = 'h:1')"
+    )
+    assert isinstance(statement, CreateStream)
+    assert [f.name for f in statement.schema.fields if f.not_null] == ["a", "k", "t"]
+    assert set(statement.schema.required) == {"a", "k", "t"}
+    assert StreamSchema.from_json(statement.schema.to_json()) == statement.schema
+    table = parse_statement("CREATE TABLE t (a INT NOT NULL) WITH (connector = 'file', path = 'a.csv')")
+    assert isinstance(table, CreateTable)
+    assert set(table.schema.required) == {"a"}
+
+
+def test_times_are_written_as_an_option_says() -> None:
+    stream = parse_statement(
+        "CREATE STREAM s (a TIMESTAMP, day DATE, t TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'push', 'timestamp.format' = 'EPOCH-MILLIS')"
+    )
+    assert isinstance(stream, CreateStream)
+    assert [f.time_format for f in stream.schema.fields] == ["epoch-millis", "", "epoch-millis"]
+    assert stream.options == {}
+    table = parse_statement(
+        "CREATE TABLE s (a TIMESTAMP) WITH (connector = 'file', path = 'a.csv', timestamp.format = 'dd.MM.yyyy''T''HH')"
+    )
+    assert isinstance(table, CreateTable)
+    assert table.schema.fields[0].time_format == "dd.MM.yyyy'T'HH"
+    plain = parse_statement(f"CREATE STREAM s ({T}) WITH (connector = 'push', 'timestamp.format' = 'rfc3339')")
+    assert plain == parse_statement(f"CREATE STREAM s ({T}) {PUSH}")
+
+
+@pytest.mark.parametrize(
+    ("watermark", "lateness_us"),
+    [
+        ("WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", 5_000_000),
+        ("WATERMARK FOR `ts` AS `TS` - INTERVAL '0.001' SECOND", 1_000),
+        ("watermark for ts as ts", 0),
+    ],
+)
+def test_a_watermark_of_flink_is_lateness(watermark: str, lateness_us: int) -> None:
+    flink = f"CREATE STREAM s (id INT, ms BIGINT, ts AS TO_TIMESTAMP(ms / 1000.0), {watermark}, name STRING) {PUSH}"
+    statement = parse_statement(flink)
+    assert isinstance(statement, CreateStream)
+    assert (statement.schema.event_time, statement.schema.lateness_us) == ("ts", lateness_us)
+    assert statement.schema.names == ("id", "ms", "ts", "name")
+
+
+TYPE_NAMES = {
+    "BOOLEAN": ["BOOLEAN", "BOOL", "bool"],
+    "INT": ["INT", "INTEGER", "INT4", "INT32", "SMALLINT", "INT2", "INT16", "TINYINT"],
+    "BIGINT": ["BIGINT", "INT8", "INT64"],
+    "DOUBLE": ["DOUBLE", "DOUBLE PRECISION", "FLOAT", "FLOAT(24)", "FLOAT4", "FLOAT8", "FLOAT64", "REAL"],
+    "DECIMAL(10,0)": ["DECIMAL", "NUMERIC", "numeric(10)", "DECIMAL(10, 0)"],
+    "DECIMAL(12,2)": ["NUMERIC(12, 2)"],
+    "VARCHAR": ["VARCHAR", "VARCHAR(255)", "TEXT", "STRING", "CHAR", "CHAR(3)", "CHARACTER VARYING(2147483647)"],
+    "DATE": ["DATE"],
+    "TIMESTAMP": [
+        "TIMESTAMP",
+        "TIMESTAMP(3)",
+        "TIMESTAMPTZ",
+        "TIMESTAMPTZ(6)",
+        "TIMESTAMP WITH TIME ZONE",
+        "TIMESTAMP(3) WITHOUT TIME ZONE",
+        "TIMESTAMP(9) WITH LOCAL TIME ZONE",
+        "TIMESTAMP_LTZ(3)",
+        "DATETIME",
+    ],
+}
+
+
+@pytest.mark.parametrize(("known", "name"), [(known, name) for known, names in TYPE_NAMES.items() for name in names])
+def test_types_have_the_names_that_other_databases_give_them(known: str, name: str) -> None:
+    stream = parse_statement(f"CREATE STREAM s (a {name}, {T}) {PUSH}")
+    table = parse_statement(f"CREATE TABLE s (a {name}) WITH (connector = 'file', path = 'a.csv')")
+    cast = parse_statement(f"SELECT CAST(a AS {name}), a::{name} FROM s")
+    assert isinstance(stream, CreateStream)
+    assert isinstance(table, CreateTable)
+    assert isinstance(cast, Select)
+    assert str(stream.schema.field("a").type) == str(table.schema.field("a").type) == known
+    assert [str(item.node.value) for item in cast.items] == [known, known]
+
+
+T = "t TIMESTAMP LATENESS INTERVAL '0' SECOND"
+PUSH = "WITH (connector = 'push')"
+
+
 @pytest.mark.parametrize(
     ("sql", "statement"),
     [
@@ -161,10 +250,6 @@ def test_statements_around_a_select_keep_its_text() -> None:
     assert explain.select.text == "SELECT price FROM purchases"
 
 
-T = "t TIMESTAMP LATENESS INTERVAL '0' SECOND"
-PUSH = "WITH (connector = 'push')"
-
-
 @pytest.mark.parametrize(
     ("marked", "status", "message"),
     [
@@ -180,16 +265,38 @@ PUSH = "WITH (connector = 'push')"
         (f"CREATE STREAM s ({T}, ^T INT) {PUSH}", 422, "declared twice"),
         (f"CREATE STREAM s ({T}, ^_a INT) {PUSH}", 422, "reserved"),
         (f"CREATE STREAM ^_s ({T}) {PUSH}", 422, "reserved"),
-        (f'CREATE STREAM s ({T}, ^"a b" INT) {PUSH}', 422, "letters, digits and '_' only"),
+        (f'CREATE STREAM s ({T}, ^"_a b" INT) {PUSH}', 422, "reserved"),
+        (f'CREATE STREAM s ({T}, ^"" INT) {PUSH}', 400, "must not be empty"),
+        (f'CREATE STREAM s ({T}, ^"{"a" * 101}" INT) {PUSH}', 422, "at most 100 characters"),
+        (f'CREATE STREAM s ({T}, "a b" INT, ^"A B" INT) {PUSH}', 422, "declared twice"),
+        (f'CREATE STREAM ^"a/b" ({T}) {PUSH}', 422, "printable characters other than # / ? @"),
+        (f'CREATE STREAM ^".." ({T}) {PUSH}', 422, "not dots alone"),
+        ("CREATE TABLE ^\"a\nb\" (a INT) WITH (connector = 'file', path = 'a.csv')", 422, "printable characters"),
         (f"CREATE STREAM s ({T}, ^window_end INT) {PUSH}", 422, "The results of windows have a column"),
-        (f"CREATE STREAM s ({T}, a ^REAL) {PUSH}", 422, "use one of BOOLEAN"),
-        (f"CREATE STREAM s ({T}, a INT ^NOT NULL) {PUSH}", 422, "no constraints"),
-        (f"CREATE STREAM s ({T}, ^WATERMARK FOR t AS t) {PUSH}", 422, "WATERMARK FOR is not supported"),
+        (f"CREATE STREAM s ({T}, a ^UUID) {PUSH}", 422, "use one of BOOLEAN"),
+        (f"CREATE STREAM s ({T}, a ^BYTEA) {PUSH}", 422, "Write VARCHAR, and send bytes as text, in base 64"),
+        (f"CREATE STREAM s ({T}, a ^varbinary(16)) {PUSH}", 422, "Write VARCHAR, and send bytes as text"),
+        (f"CREATE STREAM s ({T}, a BIGINT^(20)) {PUSH}", 422, "BIGINT takes no length"),
+        (f"CREATE STREAM s ({T}, a VARCHAR(^0)) {PUSH}", 422, "must be at least 1"),
+        (f"CREATE STREAM s ({T}, a VARCHAR(^n)) {PUSH}", 400, "Expected the length, got 'n'"),
+        (f"CREATE STREAM s ({T}, a TIMESTAMP(^12)) {PUSH}", 422, "takes 0 to 9 digits"),
+        (f"CREATE STREAM s ({T}, a TIMESTAMP WITH TIME ^ZON) {PUSH}", 400, "Expected ZONE"),
+        (f"CREATE STREAM s ({T}, a ^NUMERIC(50, 2)) {PUSH}", 422, "1 <= p <= 38"),
+        (f"CREATE STREAM s ({T}, a INT NOT NULL ^UNIQUE) {PUSH}", 422, "take no constraint but NOT NULL"),
+        (f"CREATE STREAM s ({T}, a INT NOT NULL ^NULL) {PUSH}", 400, "Expected )"),
+        (f"CREATE STREAM s ({T}, a INT ^NOT DEFERRABLE) {PUSH}", 422, "take no constraint but NOT NULL"),
+        (f"CREATE STREAM s ({T}, ^WATERMARK FOR t AS t) {PUSH}", 422, "'t' has a watermark already"),
+        (f"CREATE STREAM s ({T}, u TIMESTAMP, ^WATERMARK FOR u AS u) {PUSH}", 422, "'t' has it already"),
+        (f"CREATE STREAM s (t TIMESTAMP, WATERMARK FOR t AS ^u) {PUSH}", 422, "the event time less an interval"),
+        (f"CREATE STREAM s (t TIMESTAMP, WATERMARK FOR t AS t ^+ INTERVAL '1' SECOND) {PUSH}", 422, "less an interval"),
+        (f"CREATE STREAM s (t TIMESTAMP, WATERMARK FOR t AS t ^- INTERVAL '1' MONTH) {PUSH}", 422, "fixed length"),
+        (f"CREATE STREAM s (time TIMESTAMP, WATERMARK FOR ^tme AS tme) {PUSH}", 422, "Did you mean 'time'?"),
+        (f"CREATE STREAM s (t INT, ^WATERMARK FOR t AS t) {PUSH}", 422, "must be a TIMESTAMP; t is INT"),
         (f"CREATE STREAM s ^{PUSH}", 400, "Expected ( and the columns"),
         (f"CREATE STREAM s ({T})^", 400, "Expected WITH"),
         (f"CREATE STREAM s ({T}) ^WITH (format = 'json')", 422, "name a connector: 'push', 'generator', 'kafka',"),
         (f"CREATE STREAM s ({T}) WITH (^connector = 'pulsar')", 422, "'kafka', 'flight', 'file'; got 'pulsar'"),
-        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'csv')", 422, "takes format 'json' or 'arrow'"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'xml')", 422, "takes format 'json' or 'arrow'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^path = 'x')", 422, "has no option 'path'. Leave it out"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^connector = 'push')", 422, "given twice"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', ^speed = 'x')", 422, "has no option 'speed'"),
@@ -201,6 +308,14 @@ PUSH = "WITH (connector = 'push')"
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^max_future = 'soon')", 422, "'none' or a duration"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^idle_timeout = '0 s')", 422, "longer than 0"),
         (f"CREATE STREAM s ({T}) WITH (^watermark_percentile = 101, connector = 'push')", 422, "at most 100"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^timestamp.format = 'HH:mm')", 422, "year, month and day"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^timestamp.format = '%Y')", 422, "the letters of Java"),
+        (
+            "CREATE STREAM s (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+            " WITH (^'timestamp.format' = 'epoch-millis', connector = 'generator', dataset = 'purchases')",
+            422,
+            "got 'timestamp.format'",
+        ),
         ("CREATE ^STREEM s", 400, "Expected STREAM, TABLE or QUERY"),
     ],
 )  # fmt: skip

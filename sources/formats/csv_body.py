@@ -1,0 +1,52 @@
+"""``text/csv``: a first record with the names of columns, and records; those of tuples are rows, numbered from 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.schema import Schema
+from braid.sources.formats.csv_records import CsvLayout, decode_pieces, record_ends
+from braid.sources.formats.decoded import Decoded, Gathered, MalformedLine, row_bytes
+from braid.sources.formats.limits import BODY, DecodingLimits
+
+DELIMITER = ","
+PIECE_BYTES = 1 << 20
+
+
+def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
+    """Decode CSV; columns that it does not have are NULL.
+
+    Raises MalformedRequest when it has no names, none of the stream's, or not those that must not be NULL; also, or
+    TooLarge, when there is more than the limits allow.
+    """
+    nested = next((f for f in schema.read if len(f.path) > 1), None)
+    if nested is not None:
+        raise MalformedRequest(
+            f"CSV cannot have column {nested.name!r}, which is FROM {nested.source!r}. Push JSON, or an Arrow stream."
+        )
+    text = body.lstrip(b"\r\n")
+    ends = record_ends(text, DELIMITER)
+    if not len(ends) or ends[-1] < len(text):
+        ends = np.append(ends, len(text))
+    names, ends = int(ends[0]), ends[1:]
+    layout = CsvLayout.named(text[:names], schema, DELIMITER, may_lack=True)
+    limits.check_rows(len(ends))
+    limits.check_bytes(len(ends) * row_bytes(schema), "the columns of the stream")
+    gathered = Gathered(schema, limits)
+    first = begin = 0
+    cuts = np.searchsorted(ends, range(names + PIECE_BYTES, len(text), PIECE_BYTES)) if len(ends) else np.array([])
+    for last in np.unique([*cuts.tolist(), len(ends)]).tolist():
+        piece_begin, piece_end = (names if not first else int(ends[first - 1])), int(ends[last - 1]) if last else names
+        for begin, _, decoded, _ in decode_pieces(text[piece_begin:piece_end], last - first, schema, layout, first):
+            gathered.add(_renumbered(decoded, begin))
+        first = last
+    return gathered.decoded()
+
+
+def _renumbered(decoded: Decoded, first: int) -> Decoded:
+    malformed = (
+        MalformedLine(first + line, f"row {first + line}{detail.removeprefix(f'row {line}')}", raw)
+        for line, detail, raw in decoded.malformed
+    )
+    return Decoded(decoded.tuples, tuple(malformed)) if first else decoded

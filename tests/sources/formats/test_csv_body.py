@@ -1,0 +1,121 @@
+"""Pushed CSV: columns by the names of the first record, rows that do not fit, and what is refused as a whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from braid.sources.core.errors import MalformedRequest, TooLarge
+from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
+from braid.sources.formats import csv_body, decode
+from braid.sources.formats.csv_document import decode_csv
+from braid.sources.formats.limits import DecodingLimits
+
+CSV = "text/csv"
+SCHEMA = StreamSchema((Field("k", BIGINT), Field("x", DOUBLE), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)
+TIME = "2026-01-01T00:00:00Z"
+
+
+def test_columns_are_found_by_name_and_others_are_null() -> None:
+    body = f'T,"more, or less",s,k\r\n{TIME},1,"a ""b""\n",5\r\n{TIME},,,\r\n'.encode()
+    decoded = decode(b"\xef\xbb\xbf" + body, "Text/CSV; charset=utf-8", SCHEMA)
+    assert decoded.malformed == ()
+    rows = [{name: row[name] for name in ("k", "x", "s")} for row in decoded.tuples.to_pylist()]
+    assert rows == [{"k": 5, "x": None, "s": 'a "b"\n'}, {"k": None, "x": None, "s": None}]
+
+
+def test_rows_that_do_not_fit_are_told_by_their_number() -> None:
+    rows = [f"{n},{n / 2},text {n},{TIME}" for n in range(3000)]
+    rows[7], rows[1700], rows[2999] = f"x,1,a,{TIME}", f'5,1,"a,{TIME}', "1,2"
+    body = ("k,x,s,t\n" + "\n".join(rows[:1700] + rows[1701:])).encode()
+    decoded = decode(body, CSV, SCHEMA)
+    assert [fault.line for fault in decoded.malformed] == [8, 2999]
+    first, last = decoded.malformed
+    assert first.detail == "row 8: column 'k' must be a BIGINT, got 'x'"
+    assert first.raw == rows[7]
+    assert last.detail == "row 2999 must have 4 fields, got 2"
+    assert decoded.tuples.num_rows == 2997
+
+
+def test_a_row_that_is_not_utf8_is_malformed_alone() -> None:
+    decoded = decode(b"k,s,t\n1,\xff,2026-01-01 00:00:00\n2,a,2026-01-01 00:00:00\n", CSV, SCHEMA)
+    assert decoded.tuples.column("k").to_pylist() == [2]
+    assert decoded.malformed[0].detail == "row 1 must be UTF-8"
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["", "1", "-5", "1.0", "x"]),
+        st.sampled_from(["", "1.5", "nan", "1e3", "abc"]),
+        st.sampled_from(["", "a", '"b,c"', '"d\ne"', '""', "é", 'f"g']),
+        st.sampled_from([TIME, "2026-01-01 00:00:00", "", "soon"]),
+    ).map(",".join),
+    max_size=12,
+)
+
+
+@given(ROWS, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 60))
+def test_it_is_read_as_a_whole_document_wherever_it_is_cut(
+    rows: list[str], end: str, is_ended: bool, size: int
+) -> None:
+    body = (end.join(["k,x,s,t", *rows]) + (end if is_ended else "")).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_body, "PIECE_BYTES", size)
+        decoded = decode(body, CSV, SCHEMA)
+    whole = decode_csv(body, SCHEMA)
+    assert decoded.tuples.equals(whole.tuples)
+    assert [fault[:2] for fault in decoded.malformed] == [fault[:2] for fault in whole.malformed]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "Column 't' must be there once, got it 0 times among ''"),
+        (b"\n\n", "Column 't' must be there once"),
+        (b"k,x,s\n1,2,a\n", "Column 't' must be there once, got it 0 times among 'k', 'x', 's'"),
+        (f"1,2,a,{TIME}\n".encode(), "Column 't' must be there once"),
+        (f"t,k,K\n{TIME},1,2\n".encode(), "Column 'k' must be there once"),
+        (f't,t\n{TIME},{TIME}\n'.encode(), "Column 't' must be there once, got it 2 times"),
+        (b'"t\n', "closed by quotes"),
+        (b"\xff,t\n", "UTF-8"),
+    ],
+)  # fmt: skip
+def test_names_that_do_not_fit_refuse_the_body(body: bytes, says: str) -> None:
+    if b"k,K" in body:
+        schema = StreamSchema((Field("kK", BIGINT, source="K"), Field("k", BIGINT), Field("t", TIMESTAMP)), "t", 0)
+        assert decode(body, CSV, schema).tuples.num_rows == 1, "each is there in its own case"
+        body = body.replace(b"k,K", b"K,K")
+    with pytest.raises(MalformedRequest, match=says):
+        decode(body, CSV, SCHEMA)
+
+
+def test_a_body_without_any_column_of_the_stream_is_refused() -> None:
+    schema = StreamSchema((Field("k", BIGINT), Field("t", TIMESTAMP, arrival=True)), "t", 0).stored
+    with pytest.raises(MalformedRequest, match="Column 'k' must be there once"):
+        decode(b"a,b\n1,2\n", CSV, schema)
+
+
+def test_columns_that_must_not_be_null_must_be_there() -> None:
+    schema = StreamSchema((Field("k", BIGINT, not_null=True), Field("t", TIMESTAMP)), "t", 0)
+    with pytest.raises(MalformedRequest, match="Column 'k' must be there once"):
+        decode(f"t\n{TIME}\n".encode(), CSV, schema)
+
+
+def test_what_csv_cannot_have_is_refused() -> None:
+    nested = StreamSchema((Field("id", BIGINT, source="$.user.id"), Field("t", TIMESTAMP)), "t", 0)
+    with pytest.raises(MalformedRequest, match="Push JSON, or an Arrow stream"):
+        decode(f"user,t\n1,{TIME}\n".encode(), CSV, nested)
+    with pytest.raises(MalformedRequest, match="header=absent is not taken"):
+        decode(f"1,{TIME}\n".encode(), "text/csv; header=absent", SCHEMA)
+
+
+def test_limits_hold() -> None:
+    body = ("k,t\n" + f"1,{TIME}\n" * 10).encode()
+    with pytest.raises(TooLarge, match="at most 9 rows"):
+        decode(body, CSV, SCHEMA, DecodingLimits(rows=9))
+    assert decode(body, CSV, SCHEMA, DecodingLimits(rows=10)).tuples.num_rows == 10
+    with pytest.raises(TooLarge, match="unpack to at most 100 bytes"):
+        decode(body, CSV, SCHEMA, DecodingLimits(unpacked_bytes=100))
+    with pytest.raises(MalformedRequest, match="at most 2 malformed rows"):
+        decode(body.replace(b"\n1", b"\nx"), CSV, SCHEMA, DecodingLimits(malformed=2))
