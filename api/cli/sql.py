@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def sql(braid: BraidClient, statement: str, as_json: bool) -> None:
 
     A SELECT registers a query and prints it; `braid results ID --follow` reads its rows.
     """
-    answer, words = braid.sql(statement), statement.lower().split()[:2]
+    answer, words = braid.sql(statement), _COMMENT.sub(" ", statement).lower().split()[:2]
     if words in (["create", "stream"], ["create", "table"]) and not as_json:
         click.echo(f"{words[1]} {answer['name']} is declared")
     else:
@@ -61,4 +62,5 @@ def _list_in(answer: Any) -> list[Mapping[str, Any]] | None:
     return None
 
 
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENVELOPE = {"streams", "tables", "queries", "rows", "cursor", "next_cursor", "end"}

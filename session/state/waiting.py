@@ -103,8 +103,9 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
         f"No tuple of stream {name} has come that the query sees: {state.tuples} came, none later than"
         f" {rfc3339(since)}, which is where the query begins."
     )
-    if state.late or state.malformed:
-        detail += f" {state.late} more were late and {state.malformed} malformed; {letters}"
+    set_aside = [f"{count} {what}" for count, what in ((state.late, "late"), (state.malformed, "malformed")) if count]
+    if set_aside:
+        detail += f" Set aside: {', '.join(set_aside)}; {letters}"
     return _reason("no_tuple", detail, name)
 
 

@@ -115,9 +115,10 @@ def _sample_folder(form: str, options: Mapping[str, str], confinement: Confineme
             " jq: jq -c '.[]'), or push it as the body of POST /streams/{name}/events."
         )
     read = "its one file" if len(files) == 1 else f"its {len(files)} files"
-    comment = f"The stream reads all of the folder: {read}, and those that come."
-    if "bounded" not in options:
-        comment += " Add bounded = 'true' if none come."
+    if options.get("bounded", "").lower() == "true":
+        comment = f"The stream reads all of the folder, {read}, and then it ends."
+    else:
+        comment = f"The stream reads all of the folder: {read}, and those that come. Add bounded = 'true' if none come."
     return PlaceSample(sample, FILE, {"format": form, **options, **sample.options, "path": path}, path, (comment,))
 
 

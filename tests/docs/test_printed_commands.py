@@ -29,6 +29,7 @@ def comparable(line: str) -> str:
     """Return a printed line without durations and cursors, which differ from run to run."""
     line = re.sub(r"\d+\.\d+ s\b", "# s", line)
     line = re.sub(r"^cursor: \S+", "cursor: #", line)
+    line = re.sub(r"path = '[^']*/", "path = '", line)
     return line.replace("is RETIRED", "is DRAINING").rstrip()  # a batch may come in between
 
 

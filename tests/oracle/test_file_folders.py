@@ -44,13 +44,17 @@ def test_files_are_read_once_each_whatever_stops_in_between(fresh_service: Fresh
         assert "'events' must be there" in str(error)
         (folder / "later").mkdir(parents=True)
         put(folder, "first.json", '{"device": 1, "volts": 1, "time": "2025-01-01T00:00:00Z"}\n')
+        api.create_queries([{"sql": "SELECT volts FROM readings WHERE volts < 0"}])  # it is read from the first on
         wait_until(lambda: bool(api.stream("readings")["tuples"] == 1), 60, "what is there already is read")
         selection, sums = (
             answer["id"]
             for answer in api.create_queries(
                 [
-                    {"sql": "SELECT volts, time FROM readings WHERE volts > 95"},
-                    {"sql": "SELECT device, SUM(volts) AS total FROM readings [RANGE 2 SECONDS] GROUP BY device"},
+                    {"sql": text, "start": "now"}
+                    for text in (
+                        "SELECT volts, time FROM readings WHERE volts > 95",
+                        "SELECT device, SUM(volts) AS total FROM readings [RANGE 2 SECONDS] GROUP BY device",
+                    )
                 ]
             )
         )

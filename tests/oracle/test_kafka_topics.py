@@ -46,13 +46,18 @@ def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker
         f"connector = 'kafka', topic = '{topic}', 'properties.bootstrap.servers' = '{broker.servers}',"
         " 'scan.startup.mode' = 'earliest-offset')"
     )
+    assert api.stream(name)["tuples"] == 0, "it is read from its first query on"
+    api.create_queries([{"sql": f"SELECT volts FROM {name} WHERE volts < 0"}])
     wait_until(lambda: bool(api.stream(name)["tuples"] == 1), 60, "what is there already is read")
     selection, sums = (
         answer["id"]
         for answer in api.create_queries(
             [
-                {"sql": f"SELECT volts, time FROM {name} WHERE volts > 95"},
-                {"sql": f"SELECT device, SUM(volts) AS total FROM {name} [RANGE 2 SECONDS] GROUP BY device"},
+                {"sql": text, "start": "now"}
+                for text in (
+                    f"SELECT volts, time FROM {name} WHERE volts > 95",
+                    f"SELECT device, SUM(volts) AS total FROM {name} [RANGE 2 SECONDS] GROUP BY device",
+                )
             ]
         )
     )
@@ -109,6 +114,8 @@ def test_what_retention_dropped_stops_a_stream_or_is_skipped_and_counted(api: Ap
             f" 'scan.startup.specific-offsets' = 'partition:0,offset:50;partition:1,offset:0', on_gap = '{on_gap}')"
         )
     skipping, failing = f"skipping_{unique}", f"failing_{unique}"
+    queries = [{"sql": f"SELECT volts FROM {name} WHERE volts < 0"} for name in (skipping, failing)]
+    read_by = [query["id"] for query in api.create_queries(queries, wait=0)]
     wait_until(lambda: bool(api.stream(skipping)["tuples"] == 140), 60, lambda: str(api.stream(skipping)))
     stream = api.stream(skipping)
     assert (stream["skipped"], stream["offsets"], stream["error"]) == (10, {"0": 100, "1": 100}, None)
@@ -118,8 +125,8 @@ def test_what_retention_dropped_stops_a_stream_or_is_skipped_and_counted(api: Ap
     assert "goes on at offset 50 of partition 0" in str(error)
     assert "on_gap = 'skip'" in str(error)
     assert (api.stream(failing)["tuples"], api.stream(failing)["skipped"]) == (0, 0)
-    for name in (skipping, failing):
-        api.request("DELETE", f"/streams/{name}")
+    for query in read_by:
+        api.delete_query(query, drain=False)
 
 
 @pytest.mark.long
@@ -165,6 +172,7 @@ def test_a_stream_waits_for_its_schema_registry(api: Api, apache_kafka: ApacheKa
         f"connector = 'kafka', topic = '{topic}', 'properties.bootstrap.servers' = '{topics.servers}',"
         f" 'scan.startup.mode' = 'earliest-offset', format = 'avro', 'avro.schema-registry.url' = '{registry.url}')"
     )
+    api.create_queries([{"sql": f"SELECT volts FROM {name} WHERE volts < 0"}], wait=0)
     error = wait_until(lambda: api.stream(name)["error"], 60, "the stream says what is wrong")
     assert f"The schema registry at {registry.url} must say" in str(error)
     registry.start()

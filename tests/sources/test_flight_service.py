@@ -38,6 +38,7 @@ def test_a_stream_that_cannot_be_read_stands_still_alone(api: Api) -> None:
         location = f"grpc://127.0.0.1:{server.port}"
         api.create_stream(f"CREATE STREAM {flown} {columns} WITH (connector = 'flight', location = '{location}')")
         api.create_stream(f"CREATE STREAM {pushed} {columns} WITH (connector = 'push', format = 'json')")
+        (first,) = api.create_queries([{"sql": f"SELECT n FROM {flown} WHERE n < 0"}])  # it is read from then on
         wait_until(lambda: api.stream(flown)["tuples"] == 1, 30, "the first tuple is read")
         sql = "SELECT SUM(n) AS total FROM {} [RANGE 10 SECONDS]"
         of_flown, of_pushed = api.create_queries([{"sql": sql.format(name)} for name in (flown, pushed)])
@@ -63,7 +64,7 @@ def test_a_stream_that_cannot_be_read_stands_still_alone(api: Api) -> None:
         assert api.stream(flown)["error"] is None
 
     # the server is gone for good: its queries and the stream go like any other
-    for query in (of_flown, of_pushed):
+    for query in (first, of_flown, of_pushed):
         api.delete_query(query["id"], drain=False)
         api.wait_state(query["id"], "RETIRED")
     api.call("DELETE", f"/streams/{flown}", 204)
@@ -77,6 +78,9 @@ def test_a_new_stream_begins_where_its_server_begins_to_keep_it(api: Api) -> Non
             f"CREATE STREAM {name} (n BIGINT, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
             f" WITH (connector = 'flight', location = 'grpc://127.0.0.1:{server.port}')"
         )
+        (query,) = api.create_queries([{"sql": f"SELECT n FROM {name} WHERE n < 0"}])
         wait_until(lambda: api.stream(name)["tuples"] == 40, 30, "all that is kept is read")
         assert api.stream(name)["offsets"] == {"0": 1040}
+    api.delete_query(query["id"], drain=False)
+    api.wait_state(query["id"], "RETIRED")
     api.call("DELETE", f"/streams/{name}", 204)
