@@ -314,7 +314,7 @@ def test_statements_around_a_select_keep_its_text() -> None:
             "CREATE STREAM s (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
             " WITH (^'timestamp.format' = 'epoch-millis', connector = 'generator', dataset = 'purchases')",
             422,
-            "got 'timestamp.format'",
+            "has no option 'timestamp.format'",
         ),
         ("CREATE ^STREEM s", 400, "Expected STREAM, TABLE or QUERY"),
     ],
