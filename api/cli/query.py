@@ -187,7 +187,10 @@ def _follow_and_retire(
                 writer.write(page.rows)
                 cursor, is_over = page.cursor, page.end
         if is_over:
-            _note(f"query {query_id} is {braid.query(query_id).get('state', 'RETIRED')}", as_json)
+            ended = braid.query(query_id)
+            _note(f"query {query_id} is {ended.get('state', 'RETIRED')}", as_json)
+            if ended.get("state") == "FINISHED":
+                _note_late(braid, ended)
     except KeyboardInterrupt:
         _leave_interrupted_line()
         if registered is None:
@@ -250,6 +253,19 @@ def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
     deployed = "" if latency is None else f", deployed in {float(latency):.2f} s"
     ending = "" if detach else "; Ctrl-C retires it"
     _note(f"query {query_id}{name} is {state}{deployed}{ending}", as_json)
+
+
+def _note_late(braid: BraidClient, query: dict[str, Any]) -> None:
+    """Tell how many rows of a query's streams came after the watermark, which no query counts."""
+    for name in query.get("active_from") or {}:
+        stream = braid.stream(name)
+        if stream.get("late"):
+            click.echo(
+                f"{stream['late']} rows of stream {name} were late, and no query sees them: they came more than its"
+                f" LATENESS ({stream['lateness_seconds']:g} s) after later ones. `braid infer` says which one fits;"
+                f" GET /streams/{name}/dead-letters has the rows.",
+                err=True,
+            )
 
 
 def _note_gap(page: ResultPage, as_json: bool) -> None:

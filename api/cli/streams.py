@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
@@ -16,6 +17,7 @@ from braid.api.client import MEDIA_TYPES, BraidClient, BraidError
 # a body this big is well below what a service accepts, and big enough to be fast
 _CHUNK_BYTES = 1 << 20
 _ERRORS_SHOWN = 20
+_SUFFIXES = {".csv": "csv", ".json": "json", ".arrow": "arrow"}
 
 _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 """What a detail begins with: the place in one piece, which the place in the whole input replaces."""
@@ -76,7 +78,7 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
     examples=(
         "braid push purchases purchases.ndjson",
         "tail -f purchases.ndjson | braid push purchases",
-        "braid push purchases purchases.arrow --format arrow",
+        "braid push purchases purchases.csv",
         "braid push purchases purchases.ndjson --key purchases-monday   # safe to repeat",
     ),
 )
@@ -86,20 +88,21 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
     "--format",
     "form",
     type=click.Choice(list(MEDIA_TYPES)),
-    default="ndjson",
-    show_default=True,
-    help="ndjson is sent as it comes, the others in one piece.",
+    help="Without it, as FILE ends (.csv, .json, .arrow), else ndjson, which is sent as it comes.",
 )
 @click.option("--end", is_flag=True, help="Nothing comes after these: windows are final, and queries finish.")
 @click.option("--key", type=KEY, help="Idempotency key: the same push with the same key counts once.")
 @json_option
 @with_client
-def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, end: bool, key: str | None, as_json: bool) -> None:
+def push(
+    braid: BraidClient, stream: str, file: BinaryIO, form: str | None, end: bool, key: str | None, as_json: bool
+) -> None:
     """Push the rows in FILE (default: - for standard input) to STREAM.
 
     Rows that do not fit the stream are counted as rejected and kept as dead letters; the others are
-    accepted.
+    accepted. Where all of them are rejected the command fails.
     """
+    form = form or _SUFFIXES.get(Path(getattr(file, "name", "")).suffix.lower(), "ndjson")
     accepted = rejected = lines = error_count = 0
     errors: list[Any] = []
     pieces = ndjson_pieces(file, steady=key is not None) if form == "ndjson" else iter([file.read()])
@@ -130,10 +133,12 @@ def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, end: bool, 
         braid.end_stream(stream)
     if as_json:
         print_json([{"accepted": accepted, "rejected": rejected, "errors": errors}])
-        return
-    if error_count > _ERRORS_SHOWN:
-        click.echo(f"… and {error_count - _ERRORS_SHOWN} more", err=True)
-    click.echo(f"accepted {accepted}, rejected {rejected}")
+    else:
+        if error_count > _ERRORS_SHOWN:
+            click.echo(f"… and {error_count - _ERRORS_SHOWN} more", err=True)
+        click.echo(f"accepted {accepted}, rejected {rejected}")
+    if rejected and not accepted:
+        raise click.exceptions.Exit(1)
 
 
 def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:

@@ -46,7 +46,7 @@ def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
     if unreadable is not None or not streams:
         return unreadable
     if record.state == CATCHING_UP:
-        return _reason("catching_up", "It reads the past; `progress` says how far it is.")
+        return _reason("catching_up", "It reads the past, and has found no row there yet.")
     unheard = next(_unheard(record, streams), None)
     if unheard is not None:
         return unheard

@@ -118,7 +118,10 @@ def _sample_folder(form: str, options: Mapping[str, str], confinement: Confineme
     if options.get("bounded", "").lower() == "true":
         comment = f"The stream reads all of the folder, {read}, and then it ends."
     else:
-        comment = f"The stream reads all of the folder: {read}, and those that come. Add bounded = 'true' if none come."
+        comment = f"The stream reads all of the folder: {read}, and those that come."
+        comment += (
+            " Add bounded = 'true' (--option bounded=true) if none come; else the last windows wait for later rows."
+        )
     return PlaceSample(sample, FILE, {"format": form, **options, **sample.options, "path": path}, path, (comment,))
 
 

@@ -22,7 +22,10 @@ from braid.sources.core.names import composed
 from braid.sources.core.schema import TIMESTAMP, ColumnType, Field
 
 MAX_COLUMNS = 1000
-LATENESS_HINT = "Write LATENESS INTERVAL '2' SECOND after the event time column."
+LATENESS_HINT = (
+    "Write LATENESS INTERVAL '2' SECOND after the event time column: how long after later rows a row may come (`braid"
+    " infer` finds that out for a file, folder or topic)."
+)
 MAX_NAME = 100
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _IN_PATHS = frozenset("/#@?")

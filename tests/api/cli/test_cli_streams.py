@@ -51,6 +51,20 @@ def test_a_table_is_refreshed(braid: Braid) -> None:
     assert "must be readable" in refused.stderr
 
 
+def test_push_fails_where_all_rows_are_rejected(braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text("bad\nworse\n")
+    result = braid("push", "purchases", str(file))
+    assert (result.exit_code, result.stdout) == (1, "accepted 0, rejected 2\n")
+
+
+def test_push_takes_the_format_that_a_file_ends_with(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text("a,b\n1,2\n")
+    braid("push", "purchases", str(file))
+    assert service.requests[-1].headers["content-type"] == "text/csv"
+
+
 def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text('{"a": 1}\nbad\n{"a": 2}')
