@@ -17,6 +17,7 @@ from tests.kit.waiting import wait_until
 pytestmark = pytest.mark.service
 
 
+@pytest.mark.long
 def test_files_of_partitions_go_once_a_later_state_is_published(service: RunningService, api: Api) -> None:
     stream = f"states_{uuid.uuid4().hex[:8]}"
     api.create_stream(

@@ -254,6 +254,7 @@ def test_rows_arrive_once_whatever_ends_meanwhile(fresh_service: FreshService, s
         service.stop()
 
 
+@pytest.mark.long
 def test_rows_arrive_once_whatever_ends_but_the_service(service: RunningService, api: Api, sinks: Sinks) -> None:
     delivery = Delivery(api, sinks)
     delivery.send_windows()

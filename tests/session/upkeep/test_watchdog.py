@@ -122,6 +122,7 @@ def test_a_stopped_process_is_ended_at_once(storage: Storage, start: Callable[[s
     assert job.ends == 1
 
 
+@pytest.mark.long
 def test_a_batch_that_works_for_too_long_is_ended_and_noted_and_then_given_twice_the_time(
     storage: Storage, start: Callable[[str], tuple[Job, Watchdog]]
 ) -> None:
