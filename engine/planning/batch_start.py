@@ -203,6 +203,11 @@ class BatchStart:
                 self._delays[stream].append(record["planned_us"] - watermark)
                 self._reached[stream] = watermark
 
+    @property
+    def duration_us(self) -> float:
+        """How long recent batches took (µs); 0 while there are none."""
+        return sum(self._durations_us) / len(self._durations_us) if self._durations_us else 0.0
+
     def is_too_early(self, before_us: int, now_us: int, size: float, streams: Collection[str]) -> bool:
         """Return whether the batch before has just begun, or rows come sooner if the next waits for windows to end.
 

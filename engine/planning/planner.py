@@ -87,6 +87,7 @@ class Planner:
         self._costs = TupleCosts(target_seconds)
         self._firing = FiringBudget(target_seconds)
         self._replays = ReplayBudget(replay_share)
+        self._target_us = target_seconds * 1e6
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
         self._planned: _Planned | None = None
@@ -139,6 +140,8 @@ class Planner:
             return start
         ends = {stream: of_stream for stream, of_stream in ends_of(begins, available).items() if stream in own}
         waiting = tuples_between(begins, ends) - tuples
+        if self._replays.is_live(self._monotonic_ns() // 1000):
+            waiting = sum(tuples_of(streams[s], of_stream) for s, of_stream in ends.items() if not is_replay(s))
         is_urgent = is_needed or waiting > 0 or start.waiting > 0
         cost, all_cost = self._cost_between(begins, own), self._cost_between(begins, ends)
         read = [stream for stream in own if tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
@@ -331,9 +334,9 @@ class Planner:
         replays = {stream: places for stream, places in begins.items() if is_replay(stream) and stream not in joined}
         if replays:
             held |= held_back(replays, self._start.ends.joins, self._newest[1]["watermarks"])
-            budget = self._replays.most(
-                self._cost_between(live, ends), self._budget.tuples, self._monotonic_ns() // 1000
-            )
+            usual_cost = self._budget.tuples * self._start.duration_us / self._target_us
+            live_cost, passed_us = self._cost_between(live, ends), self._monotonic_ns() // 1000
+            budget = self._replays.most(live_cost, usual_cost, self._budget.tuples, passed_us)
             upto = {
                 stream: no_further(replays[stream], of_stream, ends[origin_of(stream)])
                 for stream, of_stream in ends_of(replays, available).items()

@@ -12,12 +12,10 @@ from braid.engine.planning.positions import Positions
 from braid.sources.connectors.connector import Extent, GappedExtent
 from braid.sources.core.replays import is_replay, origin_of
 
-# while live tuples come, replays may cost this part of what these cost, or of what half a batch does (see below)
+# while live tuples come, replays may cost this part of what these cost, or of what a batch takes anyway
 DEFAULT_SHARE = 0.2
 # live tuples still count as coming so long after the last one (µs)
 LIVE_US = 2_000_000
-# where few live tuples come a batch takes about this part of its target
-_SMALL_BATCH = 0.25
 
 
 def replayed_extents(extents: Mapping[str, Extent], oldest: Mapping[str, int]) -> dict[str, Extent]:
@@ -68,14 +66,17 @@ class ReplayBudget:
         self._share = share
         self._live_us: int | None = None
 
-    def most(self, live_cost: float, budget: float, now_us: int) -> float:
+    def most(self, live_cost: float, usual_cost: float, budget: float, now_us: int) -> float:
         """Return what replays may cost in a batch that has a ``budget`` and reads live tuples that cost so much.
 
         While live tuples come (``now_us`` is a monotonic clock) that is little, as rows for them come later by what the
-        batch takes longer. Otherwise a batch may be as long as any.
+        batch takes longer: ``usual_cost`` is what could be read in the time of a usual batch. Otherwise a batch may be
+        as long as any.
         """
         if live_cost > 0:
             self._live_us = now_us
-        if self._live_us is None or now_us - self._live_us > LIVE_US:
-            return budget
-        return self._share * max(live_cost, _SMALL_BATCH * budget)
+        return self._share * min(budget, max(live_cost, usual_cost)) if self.is_live(now_us) else budget
+
+    def is_live(self, now_us: int) -> bool:
+        """Whether live tuples come: then batches begin when these ask for it, whatever replays have left to read."""
+        return self._live_us is not None and now_us - self._live_us <= LIVE_US

@@ -48,8 +48,10 @@ def test_a_replay_waits_for_none_that_has_joined() -> None:
 
 def test_replays_take_little_while_live_tuples_come_and_all_otherwise() -> None:
     budget = ReplayBudget(0.2)
-    assert budget.most(0, 1000, 0) == 1000, "nobody is live"
-    assert budget.most(900, 1000, SECOND) == pytest.approx(180)
-    assert budget.most(10, 1000, 2 * SECOND) == pytest.approx(50), "a fifth of what a small batch takes"
-    assert budget.most(0, 1000, 3 * SECOND) == pytest.approx(50), "there were live tuples a second ago"
-    assert budget.most(0, 1000, 5 * SECOND) == 1000
+    assert budget.most(0, 100, 1000, 0) == 1000, "nobody is live"
+    assert not budget.is_live(0)
+    assert budget.most(900, 100, 1000, SECOND) == pytest.approx(180)
+    assert budget.most(10, 100, 1000, 2 * SECOND) == pytest.approx(20), "a fifth of what a usual batch takes"
+    assert budget.most(0, 9000, 1000, 3 * SECOND) == pytest.approx(200), "there were live tuples a second ago"
+    assert budget.is_live(3 * SECOND)
+    assert budget.most(0, 100, 1000, 5 * SECOND) == 1000
