@@ -89,7 +89,10 @@ def test_an_installed_service_runs_a_query_beside_packages_of_the_same_names(url
 
     wait_until(ready, 300, "the installed service is ready")
     with httpx.Client(base_url=url, timeout=60) as client:
-        declared = "CREATE STREAM taps (device VARCHAR, time TIMESTAMP) WITH (connector = 'push', format = 'json')"
+        declared = (
+            "CREATE STREAM taps (device VARCHAR, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+            " WITH (connector = 'push', format = 'json')"
+        )
         client.post("/sql", json={"sql": declared}).raise_for_status()
         asked = "SELECT device, COUNT(*) AS n FROM taps [RANGE 10 SECONDS] GROUP BY device"
         client.post("/queries?wait=60", json={"sql": asked}).raise_for_status()
