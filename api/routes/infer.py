@@ -138,7 +138,7 @@ async def infer_stream(
     """Infer the CREATE STREAM statement of a sample: some rows as the body, or the options of a connector to read some.
 
     The first rows tell the types of the columns and which of them is the event time. Nothing is declared: read the
-    statement and send it to `POST /sql`. A sample is CSV, NDJSON, JSON or Parquet, told by its content type.
+    statement and send it to `POST /sql`. A sample is CSV, NDJSON, JSON or Parquet, named by its content type.
     """
     body = await read_body(request, service.settings.max_body_bytes)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

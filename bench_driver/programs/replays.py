@@ -1,9 +1,9 @@
 """What queries that start in the past cost: their throughput beside the first reading, and the latency of live queries.
 
-`python -m braid.bench_driver.programs.replays [--rows N] [--queries N] [--output FILE.json]` writes a folder of Parquet
-files, has the first query read it, and later ones replay it: one, then many look-alikes together. DuckDB answers the
-same query over the same files. Then live queries run over generated rows, without replays and beside one after the
-other; their latency is from the end of a window to the row that a reader has.
+`python -m braid.bench_driver.programs.replays [--rows N] [--keys N] [--queries N] [--output FILE.json]` writes a folder
+of Parquet files, has the first query read it, and later ones replay it: one, then many look-alikes together. DuckDB
+answers the same query over the same files. Then live queries run over generated rows, without replays and beside one
+after the other; their latency is from the end of a window to the row that a reader has.
 """
 
 from __future__ import annotations
@@ -28,20 +28,19 @@ from braid.bench_driver.service_process import ServiceProcess
 
 FILES = 12
 SECONDS = 3600  # of event time
-KEYS = 20
 MAX_SECONDS = 600.0
 LIVE_RATE, LIVE_QUERIES, LIVE_SECONDS = 50_000, 20, 40.0
 STREAM = "CREATE STREAM {} (k INT, v INT, t TIMESTAMP LATENESS INTERVAL '1' SECOND) WITH ({})"
 ASKED = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM recorded [RANGE 1 MINUTE] WHERE v >= {} GROUP BY k"
 
 
-def write_files(folder: Path, rows: int) -> None:
-    """Write rows in order of their event times, the same number to each file."""
+def write_files(folder: Path, rows: int, keys: int) -> None:
+    """Write rows of so many keys in order of their event times, the same number to each file."""
     rng = np.random.default_rng(1)
     times = np.datetime64("2026-01-01", "us") + np.arange(rows) * (SECONDS * 1_000_000 // rows)
     for number, part in enumerate(np.array_split(np.arange(rows), FILES)):
         columns = {
-            "k": pa.array(rng.integers(0, KEYS, len(part)), pa.int32()),
+            "k": pa.array(rng.integers(0, keys, len(part)), pa.int32()),
             "v": pa.array(rng.integers(0, 1000, len(part)), pa.int32()),
             "t": pa.array(times[part]),
         }
@@ -72,10 +71,10 @@ def live_latencies(client: BraidClient, query: str, seconds: float) -> list[floa
     return latencies
 
 
-def measure(rows: int, queries: int) -> dict[str, Any]:
+def measure(rows: int, keys: int, queries: int) -> dict[str, Any]:
     """Return the seconds of all readings, and the latencies of live queries."""
     with tempfile.TemporaryDirectory(prefix="braid-replays-") as folder:
-        write_files(Path(folder), rows)
+        write_files(Path(folder), rows, keys)
         say(f"{rows} rows are in {FILES} files")
         with ServiceProcess("replays") as service, BraidClient(service.url, timeout=120) as client:
             service.wait_ready()
@@ -89,6 +88,7 @@ def measure(rows: int, queries: int) -> dict[str, Any]:
             live = _live(client)
     return {
         "rows": rows,
+        "keys": keys,
         "first_seconds": first,
         "replay_seconds": median(ones),
         "replay_to_first_throughput": first / median(ones),
@@ -152,9 +152,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when something failed."""
     parser = command("braid.bench_driver.programs.replays", __doc__)
     parser.add_argument("--rows", type=int, default=20_000_000, help="how many rows are recorded (20 000 000)")
+    parser.add_argument("--keys", type=int, default=1000, help="how many keys they have (1000)")
     parser.add_argument("--queries", type=int, default=1000, help="how many look-alikes start together (1000)")
     options = parser.parse_args(arguments)
-    return report_on(lambda: measure(options.rows, options.queries), options.output)
+    return report_on(lambda: measure(options.rows, options.keys, options.queries), options.output)
 
 
 if __name__ == "__main__":

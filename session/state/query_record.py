@@ -29,7 +29,7 @@ from braid.session.state.sharing import shared, shared_dict
 from braid.session.state.times import rfc3339
 from braid.sources.core.latency import latency_us
 from braid.sources.core.names import composed
-from braid.sources.core.replays import is_replay
+from braid.sources.core.replays import is_replay, query_of
 
 PENDING, CATCHING_UP, RUNNING, PAUSED, DRAINING, RETIRED, FINISHED, FAILED = STATES = (
     "PENDING",
@@ -237,6 +237,7 @@ class QueryRecord:
             "sql": self.sql,
             "state": self.state,
             "start": self.start,
+            "replays": {self.stream_names[replay]: query_of(replay) for replay in self.replays} or None,
             "progress": None,
             "joined": self.joined,
             "slot": None if is_free else self.slot,

@@ -1,7 +1,7 @@
-"""Why a query that has no row yet has none: told from its record, and from how far its streams are.
+"""Why a query that has no row yet has none, by its record and by how far its streams are.
 
-Nothing of it is kept. What cannot be told apart any more, since only sums are kept of what streams took in, is said as
-both.
+Nothing of it is kept. What cannot be distinguished any more, since only sums are kept of what streams took in, is said
+as both.
 """
 
 from __future__ import annotations

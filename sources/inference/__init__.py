@@ -1,1 +1,1 @@
-"""Inference: what the columns of a stream must be, told from a sample of its rows."""
+"""Inference: what the columns of a stream must be, inferred from a sample of its rows."""

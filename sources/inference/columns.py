@@ -1,4 +1,4 @@
-"""The type of one column, told from its values in a sample, and the times that it may hold.
+"""The type of one column, inferred from its values in a sample, and the times that it may hold.
 
 A type is one that all values in the sample fit, so that the stream takes every row of the sample. Where several do, it
 is the narrowest whose other values are not changed: digits with a leading zero or a plus sign are text, and DECIMAL is

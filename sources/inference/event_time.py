@@ -31,7 +31,7 @@ _LATER = {
 
 
 _FEW = 0.001
-"""Such a part of the rows is not what the others are told from: their times are wrong."""
+"""Such a part of the rows is not what the others are inferred from: their times are wrong."""
 _FAR = 100
 """What is so many times as late as nearly all others is wrong."""
 

@@ -111,8 +111,9 @@ def seconds(text: str | None) -> float | None:
 
 def seen(query: dict[str, Any], feed: Feed, late: dict[str | None, set[int]]) -> pa.Table:
     """Return the tuples of a stream that a query sees, by what the service says of it."""
-    joined = (query["joined"] or {}).get(feed.name)
-    meets, replay = (0, None) if joined is None else (joined["offsets"]["0"], joined["query"])
+    joined, replay = (query["joined"] or {}).get(feed.name), (query["replays"] or {}).get(feed.name)
+    # one that was deleted while it caught up never joined: its replay decided about all of its tuples
+    meets = 0 if replay is None else math.inf if joined is None else joined["offsets"]["0"]
     after, until = seconds(query["active_from"][feed.name]), seconds(query["active_to"][feed.name])
     if until is None and query["state"] != "RUNNING":
         until = -math.inf  # it was deleted before the stream had a tuple for it

@@ -158,6 +158,7 @@ def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver:
         "sql": CHEAP,
         "state": "RUNNING",
         "start": None,
+        "replays": None,
         "progress": None,
         "joined": None,
         "slot": 0,

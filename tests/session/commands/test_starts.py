@@ -53,6 +53,7 @@ def test_a_query_that_starts_in_the_past_reads_a_replay_until_it_joins(driver: D
     assert (described["state"], described["start"]) == ("CATCHING_UP", "earliest")
     assert described["operator"] == "aggregation:s-1.q-1:gem_pack"
     assert described["active_from"] == {"purchases": None}
+    assert described["replays"] == {"purchases": query_id}
     assert [stream["id"] for stream in driver.session.streams.describe_all()] == ["s-1"], "replays are not listed"
     driver.batch(joined={"s-1.q-1": {"0": 7}})
     described = driver.session.lookup.describe(query_id)
