@@ -196,7 +196,7 @@ class SourceTasks:
         try:
             yield from operators.lookup_join.batches(tuples, self._tables)
         except (LookupFailed, pa.ArrowException, OSError, MemoryError) as problem:
-            message = f"A static table could not be joined: {problem or type(problem).__name__}"
+            message = f"A static table or UNNEST could not be joined: {problem or type(problem).__name__}"
             share.failures.update(dict.fromkeys(operators.queries, message))
 
     def _results(

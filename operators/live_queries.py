@@ -17,7 +17,7 @@ import numpy as np
 from braid.operators.epoch_state import Clocks, EpochChange, EpochState
 from braid.operators.event_times import EARLIEST, LATEST
 from braid.operators.expressions import Expression
-from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.lookups import TupleJoin
 from braid.operators.predicates.query_set import Words, pack, words_for
 from braid.operators.queries import Query, query_from_json
 
@@ -99,7 +99,7 @@ class _Index:
     """
 
     words: int
-    inputs: dict[str, dict[str, tuple[Lookup, ...]]] = field(default_factory=dict)
+    inputs: dict[str, dict[str, tuple[TupleJoin, ...]]] = field(default_factory=dict)
     readers: dict[str, dict[str, list[LiveQuery]]] = field(default_factory=dict)
 
     def add(self, live: LiveQuery) -> None:
@@ -193,7 +193,7 @@ class LiveQueries(EpochState):
         """Words in a query-set of this epoch."""
         return self._index.words
 
-    def inputs(self, stream: str) -> dict[str, tuple[Lookup, ...]]:
+    def inputs(self, stream: str) -> dict[str, tuple[TupleJoin, ...]]:
         """Return the lookups of each input of ``stream`` that queries have, by the id of the input."""
         return dict(sorted(self._index.inputs.get(stream, {}).items()))
 

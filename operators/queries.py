@@ -10,7 +10,7 @@ kind does with that is in the folder of the kind; :func:`braid.operators.kinds.k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from braid.operators import expressions
 from braid.operators.expressions import Expression
 from braid.operators.joins.query import Join
-from braid.operators.lookup.lookups import Lookup, input_id
+from braid.operators.lookup.lookups import Lookup, TupleJoin, input_id
 from braid.operators.query_parts import (
     AGGREGATION,
     SELECTION,
@@ -44,7 +44,7 @@ class Selection:
     stream: str
     where: Expression | None
     outputs: tuple[Output, ...]
-    lookups: tuple[Lookup, ...] = ()
+    lookups: tuple[TupleJoin, ...] = ()
     apart: str = ""
 
     kind: ClassVar[str] = SELECTION
@@ -114,7 +114,7 @@ class Aggregation:
     outputs: tuple[Output, ...]
     having: Expression | None = None
     emit: Emit = EMIT_AFTER_WATERMARK
-    lookups: tuple[Lookup, ...] = ()
+    lookups: tuple[TupleJoin, ...] = ()
     apart: str = ""
 
     alias: ClassVar[str] = ""
@@ -183,14 +183,19 @@ class Aggregation:
 Query = Selection | Aggregation | Join
 
 
-def lookups_by_input(query: Query) -> list[tuple[Lookup, ...]]:
-    """Return the lookups of each input of a query."""
+def joins_by_input(query: Query) -> list[tuple[TupleJoin, ...]]:
+    """Return the lookups, and what is UNNEST, of each input of a query."""
     return [source.lookups for source in query.inputs]
 
 
 def lookups_of(query: Query) -> tuple[Lookup, ...]:
-    """Return all lookups of a query."""
-    return tuple(lookup for lookups in lookups_by_input(query) for lookup in lookups)
+    """Return all lookups of a query in static tables."""
+    return tuple(lookup for joins in joins_by_input(query) for lookup in lookups_among(joins))
+
+
+def lookups_among(joins: Iterable[TupleJoin]) -> tuple[Lookup, ...]:
+    """Return the lookups of an input in static tables."""
+    return tuple(join for join in joins if isinstance(join, Lookup))
 
 
 def query_from_json(value: dict[str, Any]) -> Query:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from braid.operators import expressions
 from braid.operators.expressions import Expression
-from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.lookups import TupleJoin, tuple_join_from_json
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, DOUBLE, ColumnType
 
@@ -99,7 +99,7 @@ class Source(Protocol):
     """An input of a query, as far as all inputs are alike."""
 
     @property
-    def lookups(self) -> tuple[Lookup, ...]: ...
+    def lookups(self) -> tuple[TupleJoin, ...]: ...
     @property
     def apart(self) -> str: ...
 
@@ -120,6 +120,6 @@ def input_json(source: Source) -> dict[str, Any]:
     return {**lookups, **({"apart": source.apart} if source.apart else {})}
 
 
-def lookups_from_json(value: dict[str, Any]) -> tuple[Lookup, ...]:
+def lookups_from_json(value: dict[str, Any]) -> tuple[TupleJoin, ...]:
     """Read the lookups in what :func:`input_json` returned."""
-    return tuple(Lookup.from_json(lookup) for lookup in value.get("lookups", ()))
+    return tuple(tuple_join_from_json(lookup) for lookup in value.get("lookups", ()))

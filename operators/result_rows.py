@@ -11,6 +11,7 @@ from braid.operators.expressions import columns_of
 from braid.operators.queries import Query
 from braid.operators.query_parts import OP, PARTIAL, PTIME, VER, WINDOW_START
 from braid.sources.core.errors import TooLarge
+from braid.sources.core.schema import JSON, ColumnType
 
 CHANGE_FIELDS = (pa.field(OP, pa.string()), pa.field(PTIME, pa.timestamp("us")), pa.field(VER, pa.int64()))
 
@@ -28,7 +29,7 @@ def compute_outputs(
     columns = {name: _flat(rows.column(name)) for name in needed_columns(query, rows)}
     arrays, size = [], 0
     for output in query.outputs:
-        arrays.append(evaluate(output.expression, columns, length))
+        arrays.append(_as_result(evaluate(output.expression, columns, length), output.expression.type))
         size += arrays[-1].nbytes
         if max_bytes is not None and size > max_bytes:
             raise TooLarge(f"{length} rows must take at most {max_bytes} bytes; got more. Read fewer at once.")
@@ -45,11 +46,20 @@ def compute_outputs(
 
 def schema_of(query: Query) -> pa.Schema:
     """Return the Arrow schema of the rows of ``query``."""
-    fields = [pa.field(output.name, output.expression.type.arrow) for output in query.outputs]
+    fields = [pa.field(output.name, _result_type(output.expression.type)) for output in query.outputs]
     if query.window is not None:
         fields.append(pa.field(PARTIAL, pa.bool_()))
         fields += CHANGE_FIELDS if query.emit.stream else ()
     return pa.schema(fields)
+
+
+def _result_type(kind: ColumnType) -> pa.DataType:
+    """Return the Arrow type of results, in which texts of JSON are told from others."""
+    return pa.json_() if kind == JSON else kind.arrow
+
+
+def _as_result(values: pa.Array, kind: ColumnType) -> pa.Array:
+    return pa.ExtensionArray.from_storage(pa.json_(), values) if kind == JSON else values
 
 
 def empty_rows(query: Query) -> pa.Table:

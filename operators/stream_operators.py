@@ -16,7 +16,7 @@ from braid.operators.expressions import Expression, columns_of, conjuncts_of
 from braid.operators.kinds import KINDS
 from braid.operators.live_queries import LiveQueries, LiveQuery
 from braid.operators.lookup.lookup_join import LookupJoin
-from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.lookups import Lookup, TupleJoin
 from braid.operators.operator import Arrived, ChunkOutput, Input
 from braid.operators.predicates.conditions import Conditions
 from braid.operators.predicates.index import PredicateIndex
@@ -45,7 +45,7 @@ class StreamOperators:
         groups: int,
         before: StreamOperators | None = None,
         name: str | None = None,
-        lookups: tuple[Lookup, ...] = (),
+        lookups: tuple[TupleJoin, ...] = (),
     ) -> None:
         """Compile for the epoch of ``live``; the index of ``before``, an earlier epoch's, is taken over and updated."""
         self._stream = stream
@@ -59,7 +59,9 @@ class StreamOperators:
         for side in self._sides:
             side.compile(source)
         self._expressions = {query.id: [str(each) for each in _expressions_of(query)] for query in queries}
-        lookups_now = tuple(live.refreshed.current(lookup) for lookup in lookups)
+        lookups_now = tuple(
+            live.refreshed.current(lookup) if isinstance(lookup, Lookup) else lookup for lookup in lookups
+        )
         self.lookup_join = LookupJoin(lookups_now, self._columns_read(queries))
         """Joins tuples with static tables before they come here."""
 

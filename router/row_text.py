@@ -1,21 +1,17 @@
-"""Result rows as JSON values and as text.
+"""Result rows as JSON, in the forms of :mod:`braid.sources.formats.json_values`.
 
-Timestamps are RFC 3339 UTC with microseconds, DATE ISO, DECIMAL a number with exactly its digits. JSON has no numbers
-for NaN and infinities, which are not NULL: they are the texts "NaN", "Infinity" and "-Infinity". Conversion goes column
-by column, because a page may have 100,000 rows.
+Conversion goes column by column, because a page may have 100,000 rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
-_NOT_FINITE = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
-
+from braid.sources.formats.json_values import json_values
 
 PIECE_BYTES = 1 << 20
 """About how many bytes of rows are written out in one go: while that lasts no other thread runs."""
@@ -39,28 +35,11 @@ def pieces(table: pa.Table, max_bytes: int = PIECE_BYTES) -> Iterator[pa.Table]:
 
 def objects(table: pa.Table) -> list[dict[str, Any]]:
     """Return the rows as dicts whose values orjson writes in the forms above."""
-    columns = [values(column) for column in table.columns]
+    columns = [json_values(column) for column in table.columns]
     if not columns:
         return [{} for _ in range(table.num_rows)]
     names = table.column_names
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as orjson takes them."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return _times(column.cast(pa.timestamp("us")), "us", "Z")
-    if pa.types.is_date(kind):
-        return _times(column.cast(pa.date32()), "D", "")
-    if pa.types.is_decimal(kind):
-        return [None if text is None else orjson.Fragment(text) for text in column.cast(pa.string()).to_pylist()]
-    if pa.types.is_floating(kind):
-        return _doubles(column)
-    if pa.types.is_integer(kind) and not column.null_count:
-        numbers: list[Any] = column.to_numpy().tolist()
-        return numbers
-    return column.to_pylist()
 
 
 def json_lines(table: pa.Table) -> list[bytes]:
@@ -78,18 +57,3 @@ def ndjson(table: pa.Table) -> bytes:
     text = orjson.dumps(rows, option=orjson.OPT_INDENT_2)
     inner = text.removeprefix(b"[\n  {\n    ").removesuffix(b"\n  }\n]")
     return b"{" + inner.replace(b"\n  },\n  {\n    ", b"}\n{").replace(b"\n    ", b" ") + b"}\n"
-
-
-def _doubles(column: pa.ChunkedArray) -> list[Any]:
-    numbers = column.to_numpy()  # NULL is NaN here
-    json_values: list[Any] = numbers.tolist()
-    for row in np.flatnonzero(~np.isfinite(numbers)).tolist():
-        value = json_values[row]
-        json_values[row] = _NOT_FINITE.get(value, "NaN" if column[row].is_valid else None)
-    return json_values
-
-
-def _times(column: pa.ChunkedArray, unit: Literal["us", "D"], suffix: str) -> list[Any]:
-    stamps = column.to_numpy().astype(f"datetime64[{unit}]")
-    texts: list[str] = np.datetime_as_string(stamps, unit=unit).tolist()
-    return [None if text == "NaT" else text + suffix for text in texts]

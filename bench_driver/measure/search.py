@@ -73,12 +73,14 @@ class SearchPlan:
 def search(start_rate: int, probe: Probe, plan: SearchPlan, is_late: Callable[[], bool] = lambda: False) -> Search:
     """Return the highest rate found that is sustained.
 
-    A start rate that is sustained was not too high: it is doubled until it is. Once `is_late`, no step is added.
+    A start rate that is sustained was not too high: it is doubled until it is. One that seemed too high to a system
+    that was still cold is offered again before it counts as such. Once `is_late`, no step is added.
     """
     steps: list[StepResult] = []
     best: StepResult | None = None
     ceiling: int | None = None
     rate, refinements = start_rate, plan.refinements
+    is_confirmed = False
     while rate >= 1 and len(steps) < plan.max_steps and not (steps and is_late()):
         step = probe(rate)
         steps.append(step)
@@ -94,9 +96,12 @@ def search(start_rate: int, probe: Probe, plan: SearchPlan, is_late: Callable[[]
                 refinements -= 1
             # nearer to what is known than the steps that found it, or beyond: nothing would be learnt
             if guess is None or not best.rate / plan.below_taken < guess < ceiling * plan.below_taken:
-                if not plan.refinements or ceiling <= best.rate * plan.far:
+                if plan.refinements and ceiling > best.rate * plan.far:
+                    guess = math.sqrt(best.rate * ceiling)
+                elif plan.refinements and ceiling == start_rate and not is_confirmed:
+                    guess, ceiling, is_confirmed = ceiling, None, True
+                else:
                     break
-                guess = math.sqrt(best.rate * ceiling)
             rate = int(guess)
         elif step.sustained:
             rate *= 2

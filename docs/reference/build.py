@@ -7,12 +7,13 @@ Start a service, then run it after a change, and commit what it writes::
 
 It reads ``docs/reference/sql.in.md`` and writes ``docs/sql-reference.md``. Fenced blocks of the template say what they
 are: ``sql declare`` (carried out), ``ndjson STREAM`` (pushed once all queries run), ``csv FILE``, ``sql query [without
-COLUMN]`` (its rows follow), ``sql refused`` (the refusal follows), ``functions`` (an expression a line, with its
-value), ``synonyms`` and ``fields``.
+COLUMN]`` (its rows follow), ``sql refused`` (the refusal follows), ``functions [STREAM]`` (an expression a line, with
+its value for the first tuple), ``synonyms`` and ``fields``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -64,7 +65,7 @@ def build(braid: BraidClient, template: str) -> str:
 
 def examples(template: str) -> list[str]:
     """Return the expressions that show functions and operators."""
-    return [line for block in blocks(template) if block.words == ("functions",) for line in block.text.splitlines()]
+    return [line for block in blocks(template) if block.words[0] == "functions" for line in block.text.splitlines()]
 
 
 def _answers(braid: BraidClient, parts: Sequence[ExampleBlock], folder: Path) -> list[str]:
@@ -78,7 +79,7 @@ def _answers(braid: BraidClient, parts: Sequence[ExampleBlock], folder: Path) ->
     queries = {
         block: braid.create_query(_text(block), wait=WAIT_SECONDS)["id"]
         for block in parts
-        if block.words[:2] == ("sql", "query") or block.words == ("functions",)
+        if block.words[:2] == ("sql", "query") or block.words[0] == "functions"
     }
     for block in parts:
         if block.words[0] == "ndjson":
@@ -93,10 +94,10 @@ def _answers(braid: BraidClient, parts: Sequence[ExampleBlock], folder: Path) ->
 
 def _text(block: ExampleBlock) -> str:
     """Return the query of a block: all expressions of a table of functions are one."""
-    if block.words != ("functions",):
+    if block.words[0] != "functions":
         return block.text
     columns = (f"{expression} AS c{number}" for number, expression in enumerate(block.text.splitlines()))
-    return f"SELECT {', '.join(columns)} FROM purchases"
+    return f"SELECT {', '.join(columns)} FROM {[*block.words, 'purchases'][1]}"
 
 
 def _wait_until_windows_are_final(braid: BraidClient, stream: str) -> None:
@@ -116,7 +117,7 @@ def _rows(braid: BraidClient, query_id: str) -> list[dict[str, Any]]:
 
 
 def _shown(braid: BraidClient, block: ExampleBlock, rows: list[dict[str, Any]]) -> str:
-    kind = block.words[-1] if len(block.words) == 2 else block.words[0]
+    kind = block.words[1] if block.words[0] == "sql" else block.words[0]
     if block.words[0] in ("ndjson", "csv"):
         return f"```{block.words[0]}\n{block.text}```"
     if kind == "synonyms":
@@ -130,7 +131,7 @@ def _shown(braid: BraidClient, block: ExampleBlock, rows: list[dict[str, Any]]) 
     fenced = f"```sql\n{block.text}```"
     if kind == "refused":
         return f"{fenced}\n\n> {_refusal(braid, block.text)}"
-    if block.words[:2] != ("sql", "query"):
+    if kind != "query":
         return fenced
     left_out = block.words[3:]
     columns = [name for name in (rows[0] if rows else {}) if name not in left_out]
@@ -154,6 +155,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".000000Z")
 
 

@@ -1,6 +1,7 @@
 """Tuples as JSON objects, one text each, formed column by column: there may be millions.
 
-Values look as they do in result rows (:mod:`braid.router.row_text`); numbers of streams are finite.
+Values look as they do in result rows (:mod:`braid.sources.formats.json_values`); numbers of streams are finite. JSON is
+a text here.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from braid.sources.formats.json_values import json_texts_of
 
 _DAY = "2023-11-14"  # the years have four digits
 
@@ -28,6 +31,8 @@ def times_as_text(times: pa.Array) -> pa.Array:
 
 def _values(column: pa.Array) -> pa.Array:
     kind = column.type
+    if pa.types.is_nested(kind):
+        return pc.fill_null(pa.array(json_texts_of(column), pa.string()), "null")
     if pa.types.is_string(kind) or pa.types.is_floating(kind):
         return _dumped(column)
     if pa.types.is_timestamp(kind):

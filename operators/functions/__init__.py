@@ -14,6 +14,7 @@ from braid.operators.functions.differences import DIFFERENCES
 from braid.operators.functions.digests import DIGESTS
 from braid.operators.functions.formats import FORMATS
 from braid.operators.functions.logic import LOGIC
+from braid.operators.functions.nested import NESTED
 from braid.operators.functions.numbers import NUMBERS
 from braid.operators.functions.regular_expressions import REGULAR_EXPRESSIONS
 from braid.operators.functions.signature import Function
@@ -34,6 +35,7 @@ FUNCTIONS: dict[str, Function] = {
         *TIME,
         *DIFFERENCES,
         *FORMATS,
+        *NESTED,
         *CASTS,
     )
 }

@@ -11,13 +11,16 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from braid.operators.expressions import Call, Expression
 from braid.operators.functions.coercion import INT_RANGE, describe, integer_type, parse_date, parse_timestamp
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_distinct, by_row, kernel
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.schema import BIGINT, INT, ColumnType
+from braid.sources.core.schema import BIGINT, INT, NESTED_KINDS, NULL, ColumnType
+from braid.sources.formats.coercion import json_text
+from braid.sources.formats.json_values import json_texts_of
 
 EXACT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
 _NUMBERS = {"INT", "BIGINT", "DOUBLE", "DECIMAL"}
@@ -27,9 +30,11 @@ _TARGETS: dict[str, set[str]] = {
     "BIGINT": {*_NUMBERS, "BOOLEAN", "VARCHAR"},
     "DOUBLE": {*_NUMBERS, "BOOLEAN", "VARCHAR"},
     "DECIMAL": {*_NUMBERS, "BOOLEAN", "VARCHAR"},
-    "VARCHAR": {*_NUMBERS, "BOOLEAN", "DATE", "TIMESTAMP"},
+    "VARCHAR": {*_NUMBERS, "BOOLEAN", "DATE", "TIMESTAMP", "JSON"},
     "DATE": {"TIMESTAMP", "VARCHAR"},
     "TIMESTAMP": {"DATE", "VARCHAR"},
+    "JSON": {"VARCHAR"},
+    **{key: {"JSON"} for key in NESTED_KINDS},
 }
 # texts that the Arrow kernel and the Python reader understand alike; only these go to the kernel
 _PLAIN = {
@@ -54,10 +59,11 @@ _BOOLEANS = {
 def cast_to(expression: Expression, target: ColumnType) -> Expression:
     """Return ``CAST(expression AS target)``; NotAllowed when such values never convert."""
     kind = expression.type.kind
-    if kind not in ("NULL", target.kind) and target.kind not in _TARGETS[kind]:
-        raise NotAllowed(
-            f"Cannot cast {describe(expression)} to {target}; {kind} casts to {', '.join(sorted(_TARGETS[kind]))}."
-        )
+    is_same = kind in ("NULL", target.kind) and (not target.members or expression.type in (NULL, target))
+    if not is_same and target.kind not in _TARGETS[kind]:
+        hint = " Write json ->> 'key' for the text of a member, and CAST around that." if kind == "JSON" else ""
+        known = ", ".join(sorted(_TARGETS[kind]))
+        raise NotAllowed(f"Cannot cast {describe(expression)} to {target}; {kind} casts to {known}.{hint}")
     return expression if expression.type == target else Call("cast", (expression,), target)
 
 
@@ -77,11 +83,13 @@ def _cast(call: Call, arguments: Sequence[Datum]) -> Datum:
     value, source, target = arguments[0], call.arguments[0].type, call.type
     if source.kind == "NULL":
         return as_type(value, target.arrow)
+    if target.kind == "JSON" and source.members:
+        return pa.array(json_texts_of(value), pa.string())
     if source.kind == "VARCHAR":
         return _from_text(value, target)
     match target.kind:
         case "VARCHAR":
-            return _to_text(value, source)
+            return value if source.kind == "JSON" else _to_text(value, source)
         case "BOOLEAN":
             return kernel.not_equal(as_type(value, pa.float64()), 0.0)
         case "DECIMAL":
@@ -167,6 +175,7 @@ def _readers(target: ColumnType) -> dict[str, Callable[[str], Any]]:
         "DECIMAL": lambda text: fit_decimal(Decimal(_ascii_number(text)), target),
         "DATE": _read_date,
         "TIMESTAMP": parse_timestamp,
+        "JSON": lambda text: json_text(orjson.loads(text)),
     }
 
 

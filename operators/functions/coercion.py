@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 
 from braid.operators.expressions import Call, Expression, Literal, Value
@@ -27,6 +27,21 @@ _DATE_AND_TIME = re.compile(
 )
 # takes whatever type the expression around it needs
 UNTYPED_NULL = Literal(None, NULL)
+
+
+_PARTS = {
+    "STRUCT": "Name a member, as in a.b.",
+    "ARRAY": "Name an element, as in a[1], or write ARRAY_CONTAINS(a, value).",
+    "MAP": "Name a value, as in m['key'].",
+    "JSON": "Write JSON_VALUE(json, '$.key') for what is in it.",
+}
+
+
+def check_plain(expressions: Iterable[Expression], verb: str) -> None:
+    """Raise NotAllowed for a value with parts, which cannot be compared and so cannot be what ``verb`` says."""
+    for expression in expressions:
+        if not expression.type.is_plain:
+            raise NotAllowed(f"{describe(expression)} cannot be {verb}: it has parts. {_PARTS[expression.type.kind]}")
 
 
 def describe(expression: Expression) -> str:

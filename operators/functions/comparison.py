@@ -8,7 +8,15 @@ from decimal import ROUND_FLOOR, Decimal
 import pyarrow as pa
 
 from braid.operators.expressions import Call, Column, Expression, Literal
-from braid.operators.functions.coercion import UNTYPED_NULL, common_type, describe, integer_type, unify, widest
+from braid.operators.functions.coercion import (
+    UNTYPED_NULL,
+    check_plain,
+    common_type,
+    describe,
+    integer_type,
+    unify,
+    widest,
+)
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, kernel
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BOOLEAN, NULL, VARCHAR
@@ -50,6 +58,7 @@ def _whole(name: str, left: Expression, right: Expression) -> tuple[str, Express
 
 
 def _comparable(arguments: Arguments) -> Arguments:
+    check_plain(arguments, "compared")
     unified = unify(arguments)
     if unified is None:
         pair = _odd_pair(arguments)
@@ -155,6 +164,7 @@ def _in(call: Call, arguments: Sequence[Datum]) -> Datum:
 
 
 def _bind_extreme(function: Function, arguments: Arguments) -> Expression:
+    check_plain(arguments, "compared")
     unified = unify(arguments)
     if unified is None or unified[0].type == BOOLEAN:
         raise function.refuse(arguments, "Its arguments must be numbers, texts, dates or timestamps.")

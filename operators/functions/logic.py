@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from braid.operators.expressions import Call, Expression, Literal
-from braid.operators.functions.coercion import UNTYPED_NULL, common_type, describe, unify, widest
+from braid.operators.functions.coercion import UNTYPED_NULL, check_plain, common_type, describe, unify, widest
 from braid.operators.functions.comparison import compared
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, is_true, kernel, typed
 from braid.sources.core.errors import NotAllowed
@@ -94,6 +94,7 @@ def _coalesce(call: Call, arguments: Sequence[Datum]) -> Datum:
 
 
 def _bind_nullif(function: Function, arguments: Arguments) -> Expression:
+    check_plain(arguments, "compared")
     unified = unify(arguments)
     if unified is None:
         raise function.refuse(arguments, "Its arguments must have a common type.")

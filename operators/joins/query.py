@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from braid.operators import expressions
 from braid.operators.evaluation import is_null_for_nulls
 from braid.operators.expressions import Expression, columns_of
-from braid.operators.lookup.lookups import Lookup, input_id
+from braid.operators.lookup.lookups import TupleJoin, input_id
 from braid.operators.query_parts import (
     JOIN,
     Measure,
@@ -41,7 +41,7 @@ class JoinInput:
     keys: tuple[Expression | None, ...]
     outer_of: tuple[int, ...] = ()
     anti: bool = False
-    lookups: tuple[Lookup, ...] = ()
+    lookups: tuple[TupleJoin, ...] = ()
     on: Expression | None = None
     apart: str = ""
 

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from braid.operators import kernels
 from braid.operators.expressions import Expression, columns_of
 from braid.operators.joins.matches.relations import NO_ROW, picked
-from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.lookups import Lookup, TupleJoin
+from braid.operators.lookup.unnest import unnested
 from braid.operators.state.keys import as_numbers, encode_keys
 from braid.operators.tuples import Tuples
 from braid.sources.core.columns import one_array
@@ -78,9 +79,9 @@ class IndexedTables:
             table_index = self._indexed[key] = TableIndex(self._table(lookup.version), key[1])
         return table_index
 
-    def keep(self, lookups: Iterable[Lookup]) -> None:
+    def keep(self, lookups: Iterable[TupleJoin]) -> None:
         """Let go of all tables but those of some lookups."""
-        index_keys = {_index_key(lookup) for lookup in lookups}
+        index_keys = {_index_key(lookup) for lookup in lookups if isinstance(lookup, Lookup)}
         self._indexed = {key: index for key, index in self._indexed.items() if key in index_keys}
         versions = {version for version, _ in index_keys}
         self._rows = {version: rows for version, rows in self._rows.items() if version in versions}
@@ -200,13 +201,13 @@ def _position(known_codes: Numbers, codes: Numbers) -> Numbers:
 class LookupJoin:
     """The lookups of an input of queries; ``needed`` are the columns that somebody reads after them."""
 
-    lookups: Sequence[Lookup]
+    lookups: Sequence[TupleJoin]
     needed: frozenset[str]
 
     @property
     def reads(self) -> frozenset[str]:
         """The columns that somebody reads before or after the lookups, those of tables included."""
-        return self.needed.union(*map(_columns_read, self.lookups))
+        return self.needed.union(*(lookup.reads for lookup in self.lookups))
 
     def batches(self, batch: pa.Table, tables: IndexedTables) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MAX_AT_ONCE` at most.
@@ -221,21 +222,21 @@ class LookupJoin:
         if number == len(self.lookups):
             yield batch
             return
-        lookup = self.lookups[number]
-        needed = set(self.needed).union(*map(_columns_read, self.lookups[number + 1 :]))
-        for piece in _joined(Tuples.of(batch), tables.index(lookup), lookup, needed):
+        lookup, tuples = self.lookups[number], Tuples.of(batch)
+        needed = set(self.needed).union(*(later.reads for later in self.lookups[number + 1 :]))
+        if isinstance(lookup, Lookup):
+            pieces = _joined(tuples, tables.index(lookup), lookup, needed)
+        else:
+            array = tuples.value(lookup.array)
+            _check(tuples)
+            pieces = unnested(tuples, array, lookup, needed)
+        for piece in pieces:
             yield from self._after(piece, number + 1, tables)
 
 
 def _check(tuples: Tuples) -> None:
     for text, message in tuples.failures.items():
         raise LookupFailed(f"{text}: {message}")
-
-
-def _columns_read(lookup: Lookup) -> set[str]:
-    """Return the columns that a lookup reads, those of its table that its ON names included."""
-    expressions = [*(stream_key for stream_key, _ in lookup.keys), *([] if lookup.on is None else [lookup.on])]
-    return {name for expression in expressions for name in columns_of(expression)}
 
 
 def _joined(tuples: Tuples, table: TableIndex, lookup: Lookup, needed: set[str]) -> Iterator[pa.RecordBatch]:

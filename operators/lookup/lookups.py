@@ -1,17 +1,19 @@
 """Lookup joins: what of a static table each tuple of a stream is joined with, before any operator sees it.
 
-A stream with lookups is an *input* of its own: its tuples have the columns of the tables, too, and are as many as the
-joins give. All queries over the same input share it, like a stream.
+A stream with lookups, or with UNNEST, is an *input* of its own: its tuples have the columns of the tables, too, and are
+as many as the joins give. All queries over the same input share it, like a stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from braid.operators import expressions
-from braid.operators.expressions import Expression
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.lookup.unnest import Unnest
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,12 @@ class Lookup:
         on = "" if self.on is None else f" and {self.on}"
         return f"{'left ' * self.left}lookup {self.name}@{self.version} on {by}{on}"
 
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The columns that it reads, those of its table that its ON names included."""
+        read = [*(of_tuple for of_tuple, _ in self.keys), *([] if self.on is None else [self.on])]
+        return frozenset(name for expression in read for name in columns_of(expression))
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
         return {
@@ -49,13 +57,22 @@ class Lookup:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Lookup:
+    def from_json(cls, value: Mapping[str, Any]) -> Lookup:
         """Read what :meth:`to_json` wrote."""
         keys = tuple(
             (expressions.from_json(of_tuple), expressions.from_json(of_table)) for of_tuple, of_table in value["keys"]
         )
         on = None if value["on"] is None else expressions.from_json(value["on"])
         return cls(**{**value, "keys": keys, "on": on})
+
+
+TupleJoin = Lookup | Unnest
+"""What gives tuples further columns, and makes more or fewer of them."""
+
+
+def tuple_join_from_json(value: Mapping[str, Any]) -> TupleJoin:
+    """Read what ``to_json`` of one wrote."""
+    return Unnest.from_json(value) if "unnest" in value else Lookup.from_json(value)
 
 
 def version_name(file: str, refreshes: int) -> str:
@@ -97,7 +114,7 @@ class Refreshed(dict[str, tuple[int, str]]):
         return cls({table: (number, file) for table, (number, file) in value.items()})
 
 
-def input_id(stream: str, lookups: Sequence[Lookup], apart: str = "") -> str:
+def input_id(stream: str, lookups: Sequence[TupleJoin], apart: str = "") -> str:
     """Return the id of an input, a stream after ``lookups``: that of the stream where there are none.
 
     An input that is not shared with all queries has a name of its own, ``apart``.

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from braid.router.row_text import ndjson, values
+from braid.router.row_text import ndjson
+from braid.sources.formats.json_values import json_texts_of, json_values
 
 
 def encode(table: pa.Table, format: str) -> bytes:
@@ -19,13 +20,15 @@ def encode(table: pa.Table, format: str) -> bytes:
     if format == "parquet":
         pq.write_table(table, sink)
         return sink.getvalue()
-    texts = [
-        pa.array(values(column), pa.string()) if pa.types.is_temporal(column.type) else _csv_value(column)
-        for column in table.columns
-    ]
+    texts = [_csv_value(column) for column in table.columns]
     pa.csv.write_csv(pa.Table.from_arrays(texts, table.column_names), sink)
     return sink.getvalue()
 
 
-def _csv_value(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_decimal(column.type) else column
+def _csv_value(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        return pa.array(json_values(column), pa.string())
+    if pa.types.is_nested(kind) or isinstance(kind, pa.JsonType):
+        return pa.array(json_texts_of(column), pa.string())
+    return column.cast(pa.string()) if pa.types.is_decimal(kind) else column

@@ -26,7 +26,6 @@ from pyarrow import fs
 
 from braid.operators.queries import Query
 from braid.operators.result_rows import schema_of
-from braid.router.row_text import values
 from braid.router.sinks.encoding import encode
 from braid.router.sinks.options import check_options, choice, columns
 from braid.router.sinks.sink import DelivererIdentity, RowsRefused, SinkDown, SinkRefused, SinkRows, Subject
@@ -34,6 +33,7 @@ from braid.sources.core import locations
 from braid.sources.core.confinement import Confinement
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.storage import Storage
+from braid.sources.formats.json_values import json_values
 
 NAME = "file"
 FLUSH_ROWS, FLUSH_SECONDS = 100_000, 10.0
@@ -59,7 +59,13 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
             "Option 'partition_by' of sink 'file' must not name all columns of the result. Leave out one, for the"
             " files."
         )
+    kinds = schema_of(query)
     for name in partition_by:
+        if pa.types.is_nested(kinds.field(name).type) or isinstance(kinds.field(name).type, pa.JsonType):
+            raise NotAllowed(
+                f"Option 'partition_by' of sink 'file' must name columns without parts; {name!r} is a"
+                f" {next(o.expression.type.kind for o in query.outputs if o.name == name)}. Select a member of it."
+            )
         if len(_quoted(name)) > LONGEST_COLUMN:
             raise NotAllowed(
                 f"A column of option 'partition_by' must have a name of at most {LONGEST_COLUMN} bytes; got {name!r}."
@@ -230,8 +236,8 @@ def failure(problem: OSError, refusal: type[SinkRefused] = SinkRefused) -> SinkD
 def _folders(name: str, column: pa.ChunkedArray) -> pa.Array:
     """Return the folder of each value of a column."""
     distinct = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    json_values = [orjson.loads(orjson.dumps(value)) for value in values(pa.chunked_array([distinct.dictionary]))]
-    return pa.array([folder_of(name, value) for value in json_values], pa.string()).take(distinct.indices)
+    plain = [orjson.loads(orjson.dumps(value)) for value in json_values(distinct.dictionary)]
+    return pa.array([folder_of(name, value) for value in plain], pa.string()).take(distinct.indices)
 
 
 def _quoted(text: str) -> str:

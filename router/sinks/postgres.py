@@ -324,6 +324,8 @@ def type_of(kind: pa.DataType) -> str:
         return f"numeric({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind):
         return "timestamptz"
+    if pa.types.is_nested(kind) or isinstance(kind, pa.JsonType):
+        return "jsonb"
     names = {pa.bool_(): "boolean", pa.int32(): "integer", pa.int64(): "bigint", pa.float64(): "double precision"}
     return {**names, pa.date32(): "date"}.get(kind, "text")
 

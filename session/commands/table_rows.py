@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from braid.operators.lookup.lookup_join import FOLDER, MAX_MATCHES, IndexedTables, LookupFailed, version_path
 from braid.operators.lookup.lookups import Lookup, Refreshed, rows_at_first
-from braid.operators.queries import Query, lookups_by_input, lookups_of
+from braid.operators.queries import Query, joins_by_input, lookups_among, lookups_of
 from braid.session.state.catalog import Catalog
 from braid.session.state.session_state import SessionState
 from braid.sources.connectors.static_table import TableDefinition, TableReader, TableVersion
@@ -140,7 +140,7 @@ def inputs_with_new_rows(
     return {
         tuple(map(refreshed.current, lookups)): query_id
         for query, query_id in queries
-        for lookups in lookups_by_input(query)
+        for lookups in map(lookups_among, joins_by_input(query))
         if any(map(is_new, lookups))
     }
 

@@ -8,13 +8,14 @@ from braid.operators.evaluation import fold
 from braid.operators.expressions import Call, Column, Expression, Literal, columns_of
 from braid.operators.functions import call
 from braid.operators.functions.casts import cast_to
-from braid.operators.functions.coercion import UNTYPED_NULL, describe
+from braid.operators.functions.coercion import UNTYPED_NULL, check_plain, describe
 from braid.operators.functions.sql_text import sql_text
 from braid.operators.query_parts import COUNT_ALL, Measure
 from braid.session.sql.expressions import Binder
 from braid.session.sql.parsing.function_names import shown_aggregate
 from braid.session.sql.scope import WINDOW_COLUMNS, Names
 from braid.session.sql.syntax import Node, walk
+from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
@@ -136,6 +137,8 @@ class AggregateBinder(Binder):
         if name == "count":
             constant = isinstance(argument, Literal) and argument.value is not None
             return self._measure(COUNT_ALL if constant else Measure("count", argument))
+        if name == "count_distinct":
+            self._check_plain(argument, child)
         if name in _NUMBER_AGGREGATES and not kind.is_numeric:
             raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.", child.at)
         if name in ("min", "max") and not (kind.is_numeric or kind in _ORDERED_TYPES):
@@ -153,6 +156,12 @@ class AggregateBinder(Binder):
             return self._measure(Measure(name, argument))
         self._aggregates[derived] = name, argument
         return derived
+
+    def _check_plain(self, argument: Expression, child: Node) -> None:
+        try:
+            check_plain((argument,), "counted by its values")
+        except NotAllowed as error:
+            raise self.sql.not_allowed(error.detail, child.at) from None
 
     def _derived_aggregate(self, name: str, argument: Expression) -> Expression | None:
         """Return an aggregate that is computed from measures; None for one that is a measure itself."""

@@ -27,7 +27,7 @@ class DeclaredColumns:
         self._fields = fields
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
-        """Return the column of that name, if there is one."""
+        """Return the column of that name, if there is one; names have one part."""
         names = (f for f in self._fields if len(parts) == 1 and f.name.lower() == parts[0].lower())
         return next((Column(f.name, f.type) for f in names), None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from braid.operators.evaluation import fold
 from braid.operators.expressions import Expression, Literal
 from braid.operators.functions import call
@@ -10,7 +12,7 @@ from braid.operators.functions.coercion import coerce, describe
 from braid.operators.functions.comparison import MIRRORED
 from braid.session.sql.parsing.function_names import shown_aggregate
 from braid.session.sql.parsing.limits import ParserLimits
-from braid.session.sql.scope import WINDOW_COLUMNS, Names
+from braid.session.sql.scope import WINDOW_COLUMNS, Names, column_parts
 from braid.session.sql.syntax import Node
 from braid.sources.core.errors import NotAllowed, SqlNotAllowed
 from braid.sources.core.schema import BIGINT, BOOLEAN, NULL, VARCHAR
@@ -52,7 +54,7 @@ class Binder:
                 literal: Literal = node.value
                 return literal
             case "name":
-                return self.column(node)
+                return self._named(node)
             case "aggregate":
                 return self.aggregate(node)
             case "star":
@@ -63,8 +65,16 @@ class Binder:
             return self._shift(node)
         return self._call(node, tuple(map(self.bind, node.children)))
 
+    def _named(self, node: Node) -> Expression:
+        """Return what a name means: a column, or a member of one that is a STRUCT."""
+        count = column_parts(self.scope, node.value)
+        value = self.column(node if count == len(node.value) else replace(node, value=node.value[:count]))
+        for name in node.value[count:]:
+            value = self._call(Node("call", node.at, "member"), (value, Literal(name, VARCHAR)))
+        return value
+
     def column(self, node: Node) -> Expression:
-        """Return the column that a name means."""
+        """Return the column that a name of one part or two means."""
         column = self.scope.resolve(node.value, node.at)
         if self.scope.windowed and column.name in WINDOW_COLUMNS:
             raise self.sql.not_allowed(

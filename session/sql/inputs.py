@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from braid.operators.lookup.lookups import Lookup
+from braid.operators.expressions import Expression
+from braid.operators.lookup.lookups import TupleJoin
 from braid.session.sql.scope import JoinedTable, check_descriptor, did_you_mean, listed
-from braid.session.sql.statements import JoinedSource, Select, WindowedSource
+from braid.session.sql.statements import UNNEST, JoinedSource, Select, Unnested, WindowedSource
 from braid.sources.connectors.static_table import TableVersion
-from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.schema import Schema, StreamDefinition
 
 _MAX_NAMES = 20
 
@@ -42,9 +43,22 @@ class _NoTables:
 NO_TABLES: KnownTables = _NoTables()
 
 
+@dataclass(frozen=True)
+class Elements:
+    """What UNNEST gives: ``array``, an expression over the inputs before it, and its columns as the SELECT calls them.
+
+    ``canonical`` are the names that they have in all queries.
+    """
+
+    array: Expression
+    schema: Schema
+    canonical: tuple[str, ...]
+    name: str = UNNEST
+
+
 @dataclass
 class SelectInput:
-    """One input in FROM.
+    """One input in FROM: a stream, a static table, or UNNEST, whose ``definition`` is known once those before it are.
 
     ``host`` is the number of the stream that a table is looked up for, None while that is not known, and of a stream
     its own number; ``matches`` is how many rows of tables a tuple of it can be joined with at most.
@@ -52,20 +66,31 @@ class SelectInput:
 
     number: int
     joined: JoinedSource
-    definition: StreamDefinition | TableVersion
+    definition: StreamDefinition | TableVersion | Elements | None
     host: int | None = field(init=False)
     table: JoinedTable | None = None
     matches: int = 1
-    lookups: list[Lookup] = field(default_factory=list)
+    lookups: list[TupleJoin] = field(default_factory=list)
     tables: list[JoinedTable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.host = None if self.is_table else self.number
+        self.host = self.number if self.is_stream else None
 
     @property
-    def is_table(self) -> bool:
-        """Whether it is a static table."""
-        return isinstance(self.definition, TableVersion)
+    def is_stream(self) -> bool:
+        """Whether it is a stream, and so has tuples of its own."""
+        return isinstance(self.definition, StreamDefinition)
+
+    @property
+    def unnest(self) -> Unnested | None:
+        """What it says if it is UNNEST."""
+        return self.source.unnest
+
+    @property
+    def elements(self) -> Elements:
+        """What it gives; only if it is UNNEST."""
+        assert isinstance(self.definition, Elements)
+        return self.definition
 
     @property
     def source(self) -> WindowedSource:
@@ -91,18 +116,19 @@ class SelectInput:
 
     def check_window(self, select: Select) -> None:
         """Raise SqlNotAllowed for a window that does not fit."""
-        if not self.is_table:
+        if self.is_stream:
             check_descriptor(select.sql, self.source, self.stream)
         elif self.source.window is not None:
+            what = "UNNEST has" if self.unnest is not None else f"{self.source.stream} is a static table, which has"
             raise select.sql.not_allowed(
-                f"{self.source.stream} is a static table, which has no time; remove its window.", self.source.window_at
+                f"{what} no time of its own; remove its window, and write one after the stream.", self.source.window_at
             )
 
 
 def inputs_of(select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables) -> list[SelectInput]:
     """Return the inputs in the order of FROM; SqlNotAllowed for an unknown name, or what does not fit an input."""
     inputs = [
-        SelectInput(number, joined, _find(select, joined.source, catalog, tables))
+        SelectInput(number, joined, None if joined.source.unnest else _find(select, joined.source, catalog, tables))
         for number, joined in enumerate((JoinedSource(select.source), *select.joins))
     ]
     for input_ in inputs:

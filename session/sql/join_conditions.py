@@ -20,7 +20,7 @@ from braid.operators.joins.inputs import without_alias
 from braid.operators.joins.query import JoinInput
 from braid.session.sql.expressions import Binder
 from braid.session.sql.join_scope import JoinScope
-from braid.session.sql.scope import WINDOW_COLUMNS
+from braid.session.sql.scope import WINDOW_COLUMNS, column_of
 from braid.session.sql.statements import Select
 from braid.session.sql.syntax import Node, conjuncts
 
@@ -97,7 +97,7 @@ class JoinConditions:
         self._check_connected(keys)
         return tuple(
             JoinInput(
-                self._scope.inputs[number].definition.id,
+                self._scope.inputs[number].stream.id,
                 name,
                 all_of([without_alias(condition, name) for condition in filters[number]]),
                 tuple(None if key is None else without_alias(key, name) for key in keys[number]),
@@ -135,7 +135,7 @@ class JoinConditions:
         """Return whether a condition says that the bounds of two inputs' windows are equal, which they are."""
         if node.kind != "call" or node.value != "=" or any(child.kind != "name" for child in node.children):
             return False
-        left, right = (self._scope.resolve(child.value, child.at) for child in node.children)
+        left, right = (column_of(self._scope, child) for child in node.children)
         return left == right and left.name in WINDOW_COLUMNS
 
     def _add(self, condition: Expression, split: _Split, at: int) -> None:

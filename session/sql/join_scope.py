@@ -42,17 +42,20 @@ class JoinScope:
         return self._input_of.get(column)
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
-        """Return the column that an unqualified name means, None unless exactly one input has it."""
-        matches = list(self._columns(parts[0])) if len(parts) == 1 else []
-        return matches[0] if len(matches) == 1 else None
+        """Return the column that a name of one part or two means, None unless exactly one input has it."""
+        if len(parts) == 1:
+            matches = list(self._columns(parts[0]))
+            return matches[0] if len(matches) == 1 else None
+        scope = next((scope for scope in self.inputs if scope.has(parts[0])), None)
+        column = None if scope is None else scope.find(parts)
+        return None if scope is None or column is None else self._of(scope, column)
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""
         name = parts[-1]
         if len(parts) >= 2:
             scope = self._input(parts[0], at)
-            column = scope.resolve(parts, at)
-            return column if name.lower() in WINDOW_COLUMNS else Column(self._full_name(scope, column), column.type)
+            return self._of(scope, scope.resolve(parts, at))
         columns = list(self._columns(name))
         if len(columns) == 1:
             return columns[0]
@@ -82,6 +85,11 @@ class JoinScope:
         raise self.sql.not_allowed(
             f"{qualifier!r} is not in FROM; its inputs are called {names} in this statement.", at
         )
+
+    def _of(self, scope: Scope, column: Column) -> Column:
+        """Return a column of an input as one of joined rows, which share the bounds of the window."""
+        is_bound = column.name.lower() in WINDOW_COLUMNS
+        return column if is_bound else Column(self._full_name(scope, column), column.type)
 
     def _columns(self, name: str) -> Iterator[Column]:
         if name.lower() in WINDOW_COLUMNS:

@@ -18,13 +18,15 @@ from braid.operators.functions.coercion import in_one_type
 from braid.operators.functions.sql_text import sql_text
 from braid.operators.lookup.lookup_join import MAX_MATCHES, TableIndex
 from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.unnest import Unnest
+from braid.session.sql.elements import elements_of
 from braid.session.sql.expressions import Binder
 from braid.session.sql.inputs import KnownTables, SelectInput, inputs_of
 from braid.session.sql.join_scope import JoinScope
-from braid.session.sql.scope import JoinedTable, Scope
-from braid.session.sql.statements import Select
+from braid.session.sql.scope import Columns, JoinedTable, Scope, column_of
+from braid.session.sql.statements import UNNEST, Select
 from braid.session.sql.syntax import Node, conjuncts, walk
-from braid.sources.connectors.static_table import TableDefinition, TableVersion
+from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.schema import StreamDefinition
 
 MAX_TABLES = 10
@@ -35,7 +37,7 @@ def with_lookups(
 ) -> tuple[Select, list[Scope]]:
     """Return a SELECT over its streams only, and what names mean in each of them; SqlNotAllowed says what is wrong."""
     inputs = inputs_of(select, catalog, tables)
-    if not any(input_.is_table or input_.joined.using for input_ in inputs):
+    if all(input_.is_stream and not input_.joined.using for input_ in inputs):
         return select, [Scope(select.sql, input_.source, input_.stream) for input_ in inputs]
     return _Lookups(select, inputs, tables).select_over_streams()
 
@@ -69,28 +71,25 @@ class _Lookups:
 
     def _scope(self) -> JoinScope:
         """Return what names mean while tables are inputs, too."""
-        scopes = [
-            Scope(
-                self._select.sql,
-                input_.source,
-                input_.version.definition if input_.is_table else input_.stream,
-                merged=self._merged[input_.number],
-            )
-            for input_ in self._inputs
-        ]
-        return JoinScope(self._select.sql, scopes, [input_.source.at for input_ in self._inputs])
+        sql, offsets = self._select.sql, [input_.source.at for input_ in self._inputs]
+        scopes: list[Scope] = []
+        for input_ in self._inputs:
+            if input_.unnest is not None:
+                input_.definition = elements_of(input_, JoinScope(sql, scopes, offsets[: len(scopes)]))
+            scopes.append(Scope(sql, input_.source, _columns_of(input_), merged=self._merged[input_.number]))
+        return JoinScope(sql, scopes, offsets)
 
     def select_over_streams(self) -> tuple[Select, list[Scope]]:
         """Return the SELECT without its tables, and the scope of each stream."""
-        streams = [input_ for input_ in self._inputs if not input_.is_table]
-        tables = [input_ for input_ in self._inputs if input_.is_table]
+        streams = [input_ for input_ in self._inputs if input_.is_stream]
+        tables = [input_ for input_ in self._inputs if not input_.is_stream]
         if not streams:
             raise self._select.sql.not_allowed(
                 "A query needs a stream, and FROM names static tables only. Add a stream.", self._select.source.at
             )
         if len(tables) > MAX_TABLES:
             raise self._select.sql.not_allowed(
-                f"A query must have at most {MAX_TABLES} static tables.", tables[MAX_TABLES].source.at
+                f"A query must have at most {MAX_TABLES} static tables and UNNEST.", tables[MAX_TABLES].source.at
             )
         while unplaced := [table for table in tables if table.host is None]:
             if not any(self._place(table) for table in unplaced):
@@ -125,7 +124,7 @@ class _Lookups:
             sides = tuple(Node("name", at, (other.alias, name)) for other in (earlier[0], input_))
             conditions.append(Node("call", at, "=", sides, 2, 3))
             # the unqualified name means the left column, but the stream's where a table is on the left of it
-            hidden = earlier[0] if earlier[0].is_table and not input_.is_table else input_
+            hidden = earlier[0] if input_.is_stream and not earlier[0].is_stream else input_
             self._merged[hidden.number].add(name.lower())
         input_.joined = replace(input_.joined, on=_and(conditions), using=())
 
@@ -144,6 +143,8 @@ class _Lookups:
 
     def _place(self, table: SelectInput) -> bool:
         """Make a table a lookup of the first stream that it is compared with; return whether there is one."""
+        if table.unnest is not None:
+            return self._place_elements(table)
         left = table.joined.left
         on = [] if table.joined.on is None else list(conjuncts(table.joined.on))
         if left:
@@ -173,6 +174,31 @@ class _Lookups:
             self._used_nodes |= {id(c.node) for c in key_conditions}
         return True
 
+    def _place_elements(self, elements: SelectInput) -> bool:
+        """Have UNNEST follow the stream whose array it takes; return whether what it names is there already."""
+        array, sql, at = elements.elements.array, self._select.sql, elements.source.at
+        hosts = {self._inputs[number].host for number in self._inputs_of(array)}
+        if None in hosts:
+            return False
+        if len(hosts) != 1:
+            raise sql.not_allowed("UNNEST takes an array of one stream, or of a table that this is joined with.", at)
+        on = [] if elements.joined.on is None else list(conjuncts(elements.joined.on))
+        if elements.joined.left and any(self._bound(on)):
+            raise sql.not_allowed("LEFT JOIN UNNEST is followed by ON TRUE; write other conditions in WHERE.", on[0].at)
+        (host_number,) = hosts
+        assert host_number is not None
+        host = self._inputs[host_number]
+        if not elements.joined.left and host.joined.left:  # a row without a tuple of the host has no elements
+            self._move_on_to_where(host)
+        schema, canonical = elements.elements.schema, elements.elements.canonical
+        name = _free_name(UNNEST, canonical, host)
+        elements.host, elements.table = host_number, JoinedTable(elements.alias, name, schema, canonical=canonical)
+        assert elements.unnest is not None
+        ordinality, left = elements.unnest.ordinality, elements.joined.left
+        host.lookups.append(Unnest(name, self._renamed(array), canonical, ordinality, left))
+        host.tables.append(elements.table)
+        return True
+
     def _attach(
         self,
         table: SelectInput,
@@ -181,7 +207,7 @@ class _Lookups:
         residual: Iterable[_Condition],
     ) -> None:
         definition = table.version.definition
-        name = _free_name(definition, host)
+        name = _free_name(definition.name, definition.schema.names, host)
         merged = frozenset(f.name for f in definition.schema.fields if f.name.lower() in self._merged[table.number])
         table.host, table.table = host.number, JoinedTable(table.alias, name, definition.schema, merged)
         keys = []
@@ -212,7 +238,7 @@ class _Lookups:
         host.tables.append(table.table)
 
     def _refuse(self, table: SelectInput) -> None:
-        later = [e for e in self._inputs[table.number + 1 :] if e.joined.left and not e.is_table]
+        later = [e for e in self._inputs[table.number + 1 :] if e.joined.left and e.is_stream]
         if later:
             raise self._select.sql.not_allowed(
                 f"A table cannot be on the left of a LEFT JOIN with a stream: {table.alias!r} has no windows of its"
@@ -229,8 +255,8 @@ class _Lookups:
 
     def _names_table(self, node: Node) -> bool:
         names = [part for part in walk(node) if part.kind == "name"]
-        inputs = {self._names.input_of(self._names.resolve(part.value, part.at).name) for part in names}
-        return any(number is not None and self._inputs[number].is_table for number in inputs)
+        inputs = {self._names.input_of(column_of(self._names, part).name) for part in names}
+        return any(number is not None and not self._inputs[number].is_stream for number in inputs)
 
     def _bound(self, nodes: Iterable[Node]) -> Iterator[_Condition]:
         """Yield conditions, those that are always true left out."""
@@ -268,8 +294,9 @@ class _Lookups:
             assert number is not None
             input_ = self._inputs[number]
             column = expression.name[len(input_.alias) + 1 :]
-            prefix = "" if input_.table is None or of_table else f"{input_.table.name}."
-            return Column(f"{prefix}{column}", expression.type)
+            if input_.table is None or of_table:
+                return Column(column, expression.type)
+            return input_.table.column(input_.table.schema.field(column))
         if isinstance(expression, Call):
             arguments = tuple(self._renamed(argument, of_table) for argument in expression.arguments)
             return Call(expression.function, arguments, expression.type)
@@ -290,11 +317,17 @@ def _max_matches(version: TableVersion, lookup: Lookup) -> int:
     return _match_counts[key]
 
 
-def _free_name(table: TableDefinition, host: SelectInput) -> str:
+def _columns_of(input_: SelectInput) -> Columns:
+    if input_.is_stream:
+        return input_.stream
+    return input_.elements if input_.unnest is not None else input_.version.definition
+
+
+def _free_name(name: str, columns: Sequence[str], host: SelectInput) -> str:
     """Return a name for a lookup of a stream, with which no two columns of its tuples are called alike."""
     taken = {*host.stream.schema.names, *(t.column(f).name for t in host.tables for f in t.schema.fields)}
-    names = (table.name if number == 1 else f"{table.name}#{number}" for number in count(1))
-    return next(name for name in names if taken.isdisjoint(f"{name}.{column}" for column in table.schema.names))
+    names = (name if number == 1 else f"{name}#{number}" for number in count(1))
+    return next(free for free in names if taken.isdisjoint(f"{free}.{column}" for column in columns))
 
 
 def _and(nodes: Sequence[Node]) -> Node | None:

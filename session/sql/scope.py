@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from braid.operators.expressions import Column
-from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.lookups import TupleJoin
 from braid.operators.query_parts import WINDOW_END, WINDOW_START
 from braid.session.sql.parsing.tokens import SqlText
 from braid.session.sql.statements import WindowedSource
-from braid.sources.connectors.static_table import TableDefinition
+from braid.session.sql.syntax import Node
 from braid.sources.core.errors import SqlNotAllowed
 from braid.sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition
 
@@ -37,6 +37,15 @@ def check_descriptor(sql: SqlText, source: WindowedSource, definition: StreamDef
         )
 
 
+class Columns(Protocol):
+    """What has the columns of an input: a stream, a static table, or UNNEST."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def schema(self) -> Schema: ...
+
+
 class Names(Protocol):
     """What names mean in one SELECT; case does not count."""
 
@@ -49,7 +58,7 @@ class Names(Protocol):
         """Whether FROM has a window, and with it the names of its bounds."""
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
-        """Return the column that an unqualified name means, if any."""
+        """Return the column that a name of one part or two means, None when that is none or not one alone."""
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""
@@ -60,24 +69,42 @@ class Names(Protocol):
 
 @dataclass(frozen=True)
 class JoinedTable:
-    """A static table that a stream is joined with, by its alias; its column ``c`` is called ``name.c``.
+    """A static table or UNNEST that a stream is joined with, by its alias; its column ``c`` is called ``name.c``.
 
-    ``merged`` are its columns in USING, which are called like those of the stream.
+    ``merged`` are its columns in USING, which are called like those of the stream. The columns of UNNEST have
+    ``canonical`` names, whatever the SELECT calls them.
     """
 
     alias: str
     name: str
     schema: Schema
     merged: frozenset[str] = frozenset()
+    canonical: tuple[str, ...] = ()
 
     def column(self, field: Field) -> Column:
         """Return a column of the table as one of the stream's tuples after the join."""
-        return Column(f"{self.name}.{field.name}", field.type)
+        name = self.canonical[self.schema.names.index(field.name)] if self.canonical else field.name
+        return Column(f"{self.name}.{name}", field.type)
 
     def find(self, name: str, with_merged: bool = True) -> Column | None:
         """Return the column of that name, if there is one."""
         fields = (field for field in self.schema.fields if field.name.lower() == name.lower())
         return next((self.column(f) for f in fields if with_merged or f.name not in self.merged), None)
+
+
+def column_parts(names: Names, parts: tuple[str, ...]) -> int:
+    """Return how many parts of a name say which column it is of, one or two; the others are members of its STRUCT.
+
+    The first part is an input where that has such a column, as in PostgreSQL.
+    """
+    if len(parts) == 1 or names.find(parts[:2]) is not None:
+        return min(len(parts), 2)
+    return 2 if names.find(parts[:1]) is None else 1
+
+
+def column_of(names: Names, node: Node) -> Column:
+    """Return the column that a name means, or whose member it means; SqlNotAllowed lists those that exist."""
+    return names.resolve(node.value[: column_parts(names, node.value)], node.at)
 
 
 class Scope:
@@ -87,9 +114,9 @@ class Scope:
         self,
         sql: SqlText,
         source: WindowedSource,
-        definition: StreamDefinition | TableDefinition,
+        definition: Columns,
         tables: Sequence[JoinedTable] = (),
-        lookups: Sequence[Lookup] = (),
+        lookups: Sequence[TupleJoin] = (),
         merged: Iterable[str] = (),
     ) -> None:
         """``merged`` are columns in USING, in lower case, whose unqualified names mean those of another input."""
@@ -104,6 +131,12 @@ class Scope:
         self._declared = {table.column(f).name: f.name for table in self._tables for f in table.schema.fields}
         if self.windowed:
             self._columns |= {name: Column(name, TIMESTAMP) for name in WINDOW_COLUMNS}
+
+    @property
+    def stream(self) -> StreamDefinition:
+        """The stream; only if it is one."""
+        assert isinstance(self.definition, StreamDefinition)
+        return self.definition
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -139,9 +172,18 @@ class Scope:
                 yield from ((f.name, table.column(f)) for f in table.schema.fields if f.name not in hidden)
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
-        """Return the column that an unqualified name means, None when that is none or not one alone."""
-        matches = self.find_all(parts[0]) if len(parts) == 1 else []
+        """Return the column that a name of one part or two means, None when that is none or not one alone."""
+        qualifier, name = parts if len(parts) == 2 else ("", parts[0])
+        matches = self._qualified(qualifier, name) if qualifier else self.find_all(name)
         return matches[0] if len(matches) == 1 else None
+
+    def _qualified(self, qualifier: str, name: str) -> list[Column]:
+        if qualifier.lower() == self.name.lower():
+            column = self._columns.get(name.lower())
+        else:
+            table = next((table for table in self._tables if table.alias.lower() == qualifier.lower()), None)
+            column = None if table is None else table.find(name)
+        return [] if column is None else [column]
 
     def find_all(self, name: str) -> list[Column]:
         """Return the columns that an unqualified name may mean."""
@@ -163,16 +205,11 @@ class Scope:
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""
-        if len(parts) > 2:
-            raise self.sql.not_allowed(f"Columns have no fields: {'.'.join(parts)!r} has too many parts.", at)
         name = parts[-1]
         if len(parts) == 1:
             matches = self.find_all(name)
-        elif parts[0].lower() == self.name.lower():
-            matches = [self._columns[name.lower()]] if name.lower() in self._columns else []
         elif self.has(parts[0]):
-            table = next(table for table in self._tables if table.alias.lower() == parts[0].lower())
-            matches = [column for column in (table.find(name),) if column is not None]
+            matches = self._qualified(parts[0], name)
         else:
             raise self._not_in_from(parts[0], at)
         if len(matches) == 1:

@@ -94,7 +94,7 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
                 outputs.add(name, column, item.node.at)
         else:
             outputs.add(output_name(item, scope), binder.value(item.node), item.node.at)
-    return Selection(scope.definition.id, where, outputs.all(), scope.lookups)
+    return Selection(scope.stream.id, where, outputs.all(), scope.lookups)
 
 
 def _check_emit(select: Select, stream: str) -> None:
@@ -118,7 +118,7 @@ def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWind
     outputs = windowed_outputs(select, scope, binder.group_value)
     having = AggregateBinder(scope, "HAVING", keys, measures, aliases(select)).group_condition(select.having)
     emit = EMIT_AFTER_WATERMARK if select.emit is None else select.emit.emit
-    return Aggregation(scope.definition.id, window, where, keys, tuple(measures), outputs, having, emit, scope.lookups)
+    return Aggregation(scope.stream.id, window, where, keys, tuple(measures), outputs, having, emit, scope.lookups)
 
 
 def _check_partitioning(select: Select, scope: Scope, keys: tuple[Expression, ...]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from braid.operators.expressions import Column, Expression, Literal
+from braid.operators.functions.coercion import check_plain
 from braid.operators.query_parts import WINDOW_END, WINDOW_START, Output
 from braid.session.sql.expressions import Binder
-from braid.session.sql.scope import WINDOW_COLUMNS, Names
+from braid.session.sql.scope import WINDOW_COLUMNS, Names, column_of, column_parts
 from braid.session.sql.statements import Select, SelectItem
 from braid.session.sql.syntax import Node
+from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import TIMESTAMP
 
 
@@ -20,10 +22,15 @@ def group_keys(select: Select, scope: Names) -> tuple[Expression, ...]:
     for entry in select.group_by:
         node = _grouped_node(select, scope, entry)
         if node.kind == "name":
-            column = scope.resolve(node.value, entry.at)
+            column = column_of(scope, node)
             if column.name in WINDOW_COLUMNS:
                 continue
-        keys.setdefault(binder.value(node))
+        key = binder.value(node)
+        try:
+            check_plain((key,), "grouped by")
+        except NotAllowed as error:
+            raise select.sql.not_allowed(error.detail, entry.at) from None
+        keys.setdefault(key)
     return tuple(keys)
 
 
@@ -37,7 +44,7 @@ def _grouped_node(select: Select, scope: Names, node: Node) -> Node:
                 node.at,
             )
         return select.items[ordinal - 1].node
-    if node.kind == "name" and scope.find(node.value) is None and len(node.value) == 1:
+    if node.kind == "name" and len(node.value) == 1 and scope.find(node.value) is None:
         return aliases(select).get(node.value[0].lower(), node)
     return node
 
@@ -53,7 +60,8 @@ def output_name(item: SelectItem, scope: Names) -> str:
         return item.alias
     node = item.node
     if node.kind == "name":
-        return scope.shown_name(node.value, node.at)
+        count = column_parts(scope, node.value)
+        return scope.shown_name(node.value, node.at) if count == len(node.value) else node.value[-1]
     function, parenthesis, rest = item.text.partition("(")
     return function.lower() + parenthesis + rest if parenthesis and function.isidentifier() else item.text
 

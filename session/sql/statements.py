@@ -94,9 +94,22 @@ class SelectItem:
     text: str
 
 
+UNNEST = "unnest"
+"""What UNNEST is called without an alias."""
+
+
+@dataclass(frozen=True)
+class Unnested:
+    """``UNNEST(array) [WITH ORDINALITY] [AS alias (columns)]``."""
+
+    array: Node
+    ordinality: bool = False
+    columns: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class WindowedSource:
-    """What FROM names: a stream, its alias, and its window.
+    """What FROM names: a stream, its alias, and its window; or UNNEST, which has no window.
 
     ``descriptor`` is the column that a window function names, ``partition_by`` the columns that sessions are of.
     The offsets ``at``, ``window_at`` and ``descriptor_at`` are for error positions.
@@ -110,6 +123,7 @@ class WindowedSource:
     descriptor: str | None = None
     descriptor_at: int = 0
     partition_by: tuple[Node, ...] = ()
+    unnest: Unnested | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,11 @@ from braid.sources.core.watermark_options import WatermarkOptions
 
 INTEGER_KINDS = ("INT", "BIGINT")
 NUMERIC_KINDS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+NESTED_KINDS = ("STRUCT", "ARRAY", "MAP")
+ELEMENT, KEY, VALUE = "element", "key", "value"
+"""The members of ARRAY and MAP."""
+MAX_NESTING = 10
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 _ARROW: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -25,27 +31,49 @@ _ARROW: dict[str, pa.DataType] = {
     "VARCHAR": pa.string(),
     "DATE": pa.date32(),
     "TIMESTAMP": pa.timestamp("us"),
+    "JSON": pa.string(),
 }
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A SQL type; ``precision`` and ``scale`` are set for DECIMAL only.
+    """A SQL type; ``precision`` and ``scale`` are set for DECIMAL only, ``members`` for what has others in it.
 
+    STRUCT has members by name, ARRAY its ELEMENT, MAP its KEY, a VARCHAR, and its VALUE. A value of JSON is its text.
     ``NULL`` is the type of the literal NULL and fits every other type.
     """
 
     kind: str
     precision: int = 0
     scale: int = 0
+    members: tuple[tuple[str, ColumnType], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in (*_ARROW, "DECIMAL", "NULL"):
-            raise NotAllowed(f"A column type must be one of {', '.join([*_ARROW, 'DECIMAL'])}; got {self.kind!r}.")
+        if self.kind not in (*_ARROW, "DECIMAL", "NULL", *NESTED_KINDS):
+            known = ", ".join([*_ARROW, "DECIMAL", *NESTED_KINDS])
+            raise NotAllowed(f"A column type must be one of {known}; got {self.kind!r}.")
+        if self.members:
+            self._check_members()
         if self.kind == "DECIMAL" and not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
             raise NotAllowed(
                 f"DECIMAL(p, s) must have 1 <= p <= 38 and 0 <= s <= p; got DECIMAL({self.precision}, {self.scale})."
             )
+
+    def _check_members(self) -> None:
+        names = [name.lower() for name, _ in self.members]
+        if len(set(names)) != len(names):
+            raise NotAllowed(f"The members of a STRUCT must have different names (case does not count); got {names!r}.")
+        if self.kind == "MAP" and self.members[0][1].kind != "VARCHAR":
+            raise NotAllowed(f"The keys of a MAP must be VARCHAR; got {self.members[0][1]}.")
+        if any(kind.kind == "JSON" for _, kind in self.members):
+            raise NotAllowed(f"A {self.kind} must not have JSON in it. Declare the whole column as JSON.")
+        if self.depth > MAX_NESTING:
+            raise NotAllowed(f"Types must not be nested more than {MAX_NESTING} deep. Declare the column as JSON.")
+
+    @cached_property
+    def depth(self) -> int:
+        """How deep types are nested in it: 0 for one without members."""
+        return 1 + max(kind.depth for _, kind in self.members) if self.members else 0
 
     @property
     def arrow(self) -> pa.DataType:
@@ -54,7 +82,35 @@ class ColumnType:
             return pa.decimal128(self.precision, self.scale)
         if self.kind == "NULL":
             return pa.null()
-        return _ARROW[self.kind]
+        return self._nested if self.members else _ARROW[self.kind]
+
+    @cached_property
+    def _nested(self) -> pa.DataType:
+        if self.kind == "STRUCT":
+            return pa.struct([pa.field(name, kind.arrow) for name, kind in self.members])
+        *_, (_, last) = self.members
+        return pa.list_(last.arrow) if self.kind == "ARRAY" else pa.map_(pa.string(), last.arrow)
+
+    def member(self, name: str) -> tuple[str, ColumnType] | None:
+        """Return the member of a STRUCT that is called so (case does not count), as declared; None without one."""
+        members = self.members if self.kind == "STRUCT" else ()
+        return next((member for member in members if member[0].lower() == name.lower()), None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether values can be compared and grouped by: those that have no parts."""
+        return not self.members and self.kind != "JSON"
+
+    @property
+    def least_bytes(self) -> int:
+        """How many bytes a value takes at least, NULL included: that of a text is where it ends."""
+        if self.kind == "STRUCT":
+            return sum(kind.least_bytes for _, kind in self.members)
+        return 4 if self.members or self.kind in ("VARCHAR", "JSON") else self.arrow.bit_width // 8
+
+    def has_kind(self, kind: str) -> bool:
+        """Whether values are of a kind, or have such in them."""
+        return self.kind == kind or any(member.has_kind(kind) for _, member in self.members)
 
     @property
     def is_numeric(self) -> bool:
@@ -67,16 +123,33 @@ class ColumnType:
         return self.kind in INTEGER_KINDS
 
     def __str__(self) -> str:
-        return f"DECIMAL({self.precision},{self.scale})" if self.kind == "DECIMAL" else self.kind
+        if self.kind == "DECIMAL":
+            return f"DECIMAL({self.precision},{self.scale})"
+        if not self.members:
+            return self.kind
+        named = self.kind == "STRUCT"
+        inner = ", ".join(f"{_shown(name)} {kind}" if named else str(kind) for name, kind in self.members)
+        return f"{self.kind}<{inner}>"
 
     def to_json(self) -> Any:
-        """Return ``"INT"`` or, for DECIMAL, ``["DECIMAL", p, s]``."""
+        """Return ``"INT"``, for DECIMAL ``["DECIMAL", p, s]``, for STRUCT ``["STRUCT", [[name, type], …]]``."""
+        if self.members:
+            return [self.kind, [[name, kind.to_json()] for name, kind in self.members]]
         return [self.kind, self.precision, self.scale] if self.kind == "DECIMAL" else self.kind
 
     @classmethod
     def from_json(cls, value: Any) -> ColumnType:
         """Read what :meth:`to_json` wrote."""
-        return cls(value) if isinstance(value, str) else cls(*value)
+        if isinstance(value, str):
+            return cls(value)
+        if value[0] in NESTED_KINDS:
+            return cls(value[0], members=tuple((name, cls.from_json(kind)) for name, kind in value[1]))
+        return cls(*value)
+
+
+def _shown(name: str) -> str:
+    """Return the name of a member as SQL has it."""
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 BOOLEAN = ColumnType("BOOLEAN")
@@ -86,7 +159,18 @@ DOUBLE = ColumnType("DOUBLE")
 VARCHAR = ColumnType("VARCHAR")
 DATE = ColumnType("DATE")
 TIMESTAMP = ColumnType("TIMESTAMP")
+JSON = ColumnType("JSON")
 NULL = ColumnType("NULL")
+
+
+def array_of(element: ColumnType) -> ColumnType:
+    """Return the type of arrays."""
+    return ColumnType("ARRAY", members=((ELEMENT, element),))
+
+
+def map_of(key: ColumnType, value: ColumnType) -> ColumnType:
+    """Return the type of maps."""
+    return ColumnType("MAP", members=((KEY, key), (VALUE, value)))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from braid.sources.formats.arrow_metadata import check_stream
 from braid.sources.formats.limits import PIECE, DecodingLimits
 
 _VIEW_BYTES = 16
+MAX_ELEMENTS = 2**31 - 1
+_WITH_PARTS = (types.is_struct, types.is_map, types.is_list, types.is_large_list, types.is_fixed_size_list)
 
 
 def read_columns(
@@ -113,6 +115,11 @@ def position_of(names: list[str], name: str) -> int | None:
     return None
 
 
+def is_fixed_plain(arrow_type: Any) -> bool:
+    """Whether values are lists of one size, of values without parts of their own."""
+    return bool(types.is_fixed_size_list(arrow_type) and types.is_primitive(arrow_type.value_type))
+
+
 def is_text(arrow_type: pa.DataType) -> bool:
     """Whether values are texts."""
     return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type))
@@ -127,7 +134,7 @@ def sound_array(column: pa.Array | pa.ChunkedArray, name: str, limits: DecodingL
     try:
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         return one_array(pa.chunked_array([_sound(chunk, name, limits) for chunk in chunks], _plain(column.type)))
-    except TooLarge:
+    except (TooLarge, MalformedRequest):
         raise
     except Exception as problem:  # as above
         raise MalformedRequest(f"Column {name!r} of the Arrow stream is corrupt: {brief(problem)}.") from None
@@ -137,10 +144,22 @@ def _plain(arrow_type: Any) -> pa.DataType:
     """Return the type that :func:`sound_array` makes of another."""
     if types.is_dictionary(arrow_type):
         return _plain(arrow_type.value_type)
+    if isinstance(arrow_type, pa.JsonType):
+        return _plain(arrow_type.storage_type)
+    if types.is_struct(arrow_type):
+        return pa.struct([(member.name, _plain(member.type)) for member in arrow_type])
+    if types.is_map(arrow_type):
+        return pa.map_(_plain(arrow_type.key_type), _plain(arrow_type.item_type))
+    if types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type):
+        return pa.list_(_plain(arrow_type.value_type))
     return pa.string() if is_text(arrow_type) else arrow_type
 
 
 def _sound(array: Any, name: str, limits: DecodingLimits) -> pa.Array:
+    if isinstance(array.type, pa.JsonType):
+        array = array.storage
+    if types.is_nested(array.type):
+        return _sound_parts(array, name, limits)
     if types.is_dictionary(array.type):
         values = _sound(array.dictionary, name, limits)
         array.indices.validate(full=True)
@@ -154,6 +173,30 @@ def _sound(array: Any, name: str, limits: DecodingLimits) -> pa.Array:
     else:
         array.validate(full=True)
     return array.cast(pa.string()) if is_text(array.type) and not types.is_string(array.type) else array
+
+
+def _sound_parts(array: Any, name: str, limits: DecodingLimits) -> pa.Array:
+    """Return values with parts put together of sound parts; lists of fixed sizes become plain ones."""
+    is_fixed = types.is_fixed_size_list(array.type)
+    if not any(is_one(array.type) for is_one in _WITH_PARTS) or (is_fixed and not is_fixed_plain(array.type)):
+        raise MalformedRequest(f"Column {name!r} of the Arrow stream has parts of type {str(array.type)[:100]}.")
+    array.validate(full=True)
+    mask = array.is_null()
+    if types.is_struct(array.type):
+        members = [_sound(array.field(number), name, limits) for number in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(members, names=[member.name for member in array.type], mask=mask)
+    if is_fixed:
+        lengths = np.where(np.asarray(mask), 0, array.type.list_size)
+        offsets, children = np.concatenate([[0], np.cumsum(lengths)]), [array.flatten()]
+    else:
+        offsets = np.asarray(array.offsets).astype(np.int64)
+        whole = [array.keys, array.items] if types.is_map(array.type) else [array.values]
+        children = [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in whole]
+    if offsets[-1] - offsets[0] > MAX_ELEMENTS:
+        raise TooLarge(f"Column {name!r} must have at most {MAX_ELEMENTS} elements together.")
+    starts = pa.array((offsets - offsets[0]).astype(np.int32))
+    kind = pa.MapArray if types.is_map(array.type) else pa.ListArray
+    return kind.from_arrays(starts, *(_sound(child, name, limits) for child in children), mask=mask)
 
 
 def _decoded_bytes(array: Any) -> int:
@@ -170,7 +213,7 @@ def _with_empty_nulls(array: Any) -> pa.Array:
     if validity is None or not len(array):
         return array
     if validity.size * 8 < end or views is None or views.size < end * _VIEW_BYTES:
-        raise MalformedRequest("its buffers are too short")
+        raise ValueError("its buffers are too short")
     is_valid = np.unpackbits(np.frombuffer(validity, np.uint8), count=end, bitorder="little").astype(bool)
     cleared = np.frombuffer(views, np.uint8, end * _VIEW_BYTES).reshape(end, _VIEW_BYTES) * is_valid[:, None]
     buffers = [validity, pa.py_buffer(cleared), *data]

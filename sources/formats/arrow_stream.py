@@ -15,11 +15,13 @@ from pyarrow import types
 
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Field, Schema
-from braid.sources.formats.arrow_checks import is_text, read_columns, sound_array
+from braid.sources.formats.arrow_checks import is_fixed_plain, is_text, position_of, read_columns, sound_array
 from braid.sources.formats.coercion import RANGES, complaint
 from braid.sources.formats.columns import convert_text, convert_values, nulls, one_zero
 from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes, whole_batch
+from braid.sources.formats.json_rows import convert_json_texts
 from braid.sources.formats.limits import BODY, PIECE, DecodingLimits
+from braid.sources.formats.nested import fields_of, list_column, lists_of, struct_column
 from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 from braid.sources.formats.time_formats import is_epoch, times_of
 
@@ -113,6 +115,10 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
     if types.is_null(arrow_type):
         return _nulls
     kind = field.type.kind
+    if field.type.members:
+        return _parts if _fits_parts(arrow_type, field) else None
+    if kind == "JSON":
+        return _json_texts if is_text(arrow_type) else None
     if is_text(arrow_type):
         return _from_text if kind in ("VARCHAR", "DATE", "TIMESTAMP", "DECIMAL") else None
     if kind == "BOOLEAN":
@@ -134,6 +140,47 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
     if types.is_timestamp(arrow_type):
         return _timestamps if kind == "TIMESTAMP" else None
     return _epochs if is_epoch(field) and (types.is_integer(arrow_type) or types.is_floating(arrow_type)) else None
+
+
+def _fits_parts(arrow_type: Any, field: Field) -> bool:
+    """Whether all that is in values of an Arrow type may be what is in the values of a column."""
+    members = list(fields_of(field))
+    if field.type.kind == "STRUCT":
+        if not types.is_struct(arrow_type) or not arrow_type.num_fields:
+            return False
+        places = _places_of(arrow_type, field)
+        kinds = [None if place is None else arrow_type.field(place).type for place in places]
+        return all(kind is None or converter_of(kind, member) for kind, member in zip(kinds, members, strict=True))
+    if field.type.kind == "MAP":
+        is_map = types.is_map(arrow_type) and is_text(arrow_type.key_type)
+        return is_map and converter_of(arrow_type.item_type, members[-1]) is not None
+    is_list = types.is_list(arrow_type) or types.is_large_list(arrow_type) or is_fixed_plain(arrow_type)
+    return is_list and converter_of(arrow_type.value_type, members[0]) is not None
+
+
+def _places_of(arrow_type: Any, field: Field) -> list[int | None]:
+    names = [arrow_type.field(number).name for number in range(arrow_type.num_fields)]
+    return [position_of(names, name) for name, _ in field.type.members]
+
+
+def _parts(array: Any, field: Field) -> DecodedColumn:
+    """Convert values with parts by their parts."""
+    is_null = np.asarray(array.is_null())
+    members = list(fields_of(field))
+    if field.type.kind == "STRUCT":
+        arrays = array.flatten()
+        columns = [
+            nulls(len(array), member) if place is None else _convert(arrays[place], member)
+            for place, member in zip(_places_of(array.type, field), members, strict=True)
+        ]
+        return struct_column(field, columns, is_null)
+    lists = lists_of(array)
+    keys = None if lists.keys is None else _convert(lists.keys, members[0]).values
+    return list_column(field, lists.lengths, _convert(lists.values, members[-1]), is_null, keys)
+
+
+def _json_texts(array: pa.Array, field: Field) -> DecodedColumn:
+    return convert_json_texts(field, array.to_pylist())
 
 
 def _is_decimal(arrow_type: pa.DataType) -> bool:

@@ -7,6 +7,7 @@ DOUBLE    any number within the range of doubles
 DECIMAL   a number, or a number as text, that fits precision and scale exactly
 VARCHAR   text
 DATE      ``"YYYY-MM-DD"``
+JSON      anything, without the blanks between its parts
 TIMESTAMP as in :mod:`braid.sources.formats.time_formats`
 ========= ==========================================================================
 
@@ -20,6 +21,8 @@ import re
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
+
+import orjson
 
 from braid.sources.core.schema import ColumnType
 from braid.sources.formats.temporal import parse_date
@@ -52,7 +55,7 @@ def coerce(value: Any, column_type: ColumnType, time_format: str = "") -> Any:
 
 def complaint(name: str, column_type: ColumnType, value: Any, why: str) -> str:
     """Return the message for a value that does not fit column ``name``."""
-    article = "an" if column_type.kind == "INT" else "a"
+    article = "an" if column_type.kind in ("INT", "ARRAY") else "a"
     text = f"column {name!r} must be {article} {column_type}, got {show(value)}"
     return f"{text} ({why})" if why else text
 
@@ -148,6 +151,20 @@ def _timestamp(value: Any, time_format: str) -> int:
         raise UnfitError(str(problem)) from None
 
 
+def json_text(value: Any) -> str:
+    """Return the JSON text of what a JSON parser gave; UnfitError for what is no JSON."""
+    try:
+        return orjson.dumps(value, default=_exact_number).decode()
+    except (orjson.JSONEncodeError, ValueError, RecursionError) as problem:
+        raise UnfitError(f"as JSON it must be writable again: {str(problem)[:100]}") from None
+
+
+def _exact_number(value: Any) -> orjson.Fragment:
+    if isinstance(value, Decimal) and value.is_finite():
+        return orjson.Fragment(str(value))
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
 _COERCIONS: dict[str, Callable[[Any, ColumnType], Any]] = {
     "BOOLEAN": _boolean,
     "INT": _integer,
@@ -156,4 +173,5 @@ _COERCIONS: dict[str, Callable[[Any, ColumnType], Any]] = {
     "DECIMAL": _decimal,
     "VARCHAR": _text,
     "DATE": _date,
+    "JSON": lambda value, _: json_text(value),
 }

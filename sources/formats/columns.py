@@ -1,7 +1,8 @@
 """Find a column by its name, and turn a list of JSON values into one Arrow column.
 
 Values that are all plainly right are converted in one go; otherwise each goes through
-:func:`braid.sources.formats.coercion.coerce`. Both ways give the same.
+:func:`braid.sources.formats.coercion.coerce`. Both ways give the same. Values with parts become the columns of their
+parts first.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from braid.sources.core.errors import MalformedRequest, NotAllowed
 from braid.sources.core.schema import ColumnType, Field, Schema
 from braid.sources.formats.coercion import EXACT_DOUBLES, UnfitError, coerce, complaint
 from braid.sources.formats.decoded import DecodedColumn
+from braid.sources.formats.nested import fields_of, list_column, struct_column
 from braid.sources.formats.temporal import dates_of_text
 from braid.sources.formats.time_formats import is_epoch, times_of
 
 MAX_NAMES = 50
+_MISSING = object()
 _WITHOUT_OBJECTS = ("csv", "avro")
 
 _PLAIN: dict[str, set[type]] = {
@@ -46,6 +49,8 @@ def check_paths(schema: Schema, format: str) -> None:
 
 def convert_values(field: Field, values: Sequence[Any]) -> DecodedColumn:
     """Convert JSON values to the type of ``field``; those that do not fit become NULL and an error."""
+    if field.type.members:
+        return _convert_nested(field, values)
     plain = _convert_plain(field, values)
     if plain is not None:
         return DecodedColumn(plain, {})
@@ -58,6 +63,51 @@ def convert_values(field: Field, values: Sequence[Any]) -> DecodedColumn:
             errors[i] = complaint(field.name, field.type, value, str(problem))
             fitting.append(None)
     return DecodedColumn(pa.array(fitting, field.type.arrow), errors)
+
+
+def _convert_nested(field: Field, values: Sequence[Any]) -> DecodedColumn:
+    """Convert objects to STRUCT or MAP, arrays to ARRAY, by the columns of what is in them."""
+    container: Any = list if field.type.kind == "ARRAY" else dict
+    errors = {
+        i: complaint(field.name, field.type, value, "")
+        for i, value in enumerate(values)
+        if value is not None and type(value) is not container
+    }
+    is_null = np.array([type(value) is not container for value in values], dtype=bool)
+    present = [value if type(value) is container else container() for value in values]
+    fields = list(fields_of(field))
+    if field.type.kind == "STRUCT":
+        members = [
+            convert_values(member, members_of(present, name))
+            for member, (name, _) in zip(fields, field.type.members, strict=True)
+        ]
+        column = struct_column(field, members, is_null)
+    else:
+        lengths = np.fromiter(map(len, present), np.int64, len(present))
+        is_map = container is dict
+        inner = [part for value in present for part in (value.values() if is_map else value)]
+        keys = [key for value in present for key in value] if is_map else []
+        key_column = convert_values(fields[0], keys) if is_map else None
+        column = list_column(
+            field,
+            lengths,
+            convert_values(fields[-1], inner),
+            is_null,
+            None if key_column is None else key_column.values,
+        )
+    return DecodedColumn(column.values, {**column.errors, **errors})
+
+
+def members_of(objects: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """Return the members of exactly that name, else the last one that differs in case only."""
+    values = [row.get(name, _MISSING) for row in objects]
+    if _MISSING in values:
+        lower = name.lower()
+        for i, value in enumerate(values):
+            if value is _MISSING:
+                similar = [v for k, v in objects[i].items() if k.lower() == lower]
+                values[i] = similar[-1] if similar else None
+    return values
 
 
 def convert_text(field: Field, texts: Any) -> pa.Array | None:

@@ -17,6 +17,7 @@ from braid.sources.core.errors import MalformedRequest, NotAllowed
 from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.columns import convert_values, find_column
 from braid.sources.formats.decoded import Decoded, DecodedColumn, assemble
+from braid.sources.formats.json_rows import convert_json_texts
 from braid.sources.formats.time_formats import is_epoch
 
 MAX_COLUMNS = 10_000
@@ -69,6 +70,8 @@ def convert_texts(field: Field, texts: Sequence[str | None]) -> DecodedColumn:
     kind = field.type.kind
     if kind == "VARCHAR":
         return convert_values(field, texts)
+    if not field.type.is_plain:
+        return convert_json_texts(field, [text or None for text in texts])
     read = _READERS.get("BIGINT" if is_epoch(field) else kind)
     if read is not None:
         return convert_values(field, [read(text.strip(), text) if text else None for text in texts])

@@ -178,7 +178,8 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
     and decimals with too many digits.
     """
     if (
-        text.count(b"\r") != text.count(b"\r\n")
+        not all(f.type.is_plain for f in schema.read)
+        or text.count(b"\r") != text.count(b"\r\n")
         or not is_utf8(text)
         or not _has_regular_quotes(text, layout.delimiter)
         or (any(f.type.is_integer or is_epoch(f) for f in schema.read) and (b"0x" in text or b"0X" in text))

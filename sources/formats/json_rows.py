@@ -12,15 +12,14 @@ from typing import Any, NoReturn
 import orjson
 
 from braid.sources.core.schema import Field, Schema
-from braid.sources.formats.coercion import show
-from braid.sources.formats.columns import convert_values
-from braid.sources.formats.decoded import Decoded, assemble
+from braid.sources.formats.coercion import complaint, show
+from braid.sources.formats.columns import convert_values, members_of
+from braid.sources.formats.decoded import Decoded, DecodedColumn, assemble
 
 LONGEST_INT = 400  # beyond all columns; reading and showing an integer takes the square of its digits
 CROWDED_BYTES = 1 << 20
 BYTES_PER_CONTAINER = 16
 
-_MISSING = object()
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
 
@@ -33,7 +32,7 @@ class Unparsable:
 
 def needs_exact_numbers(schema: Schema) -> bool:
     """Whether a double would lose digits that a column of ``schema`` keeps."""
-    return any(f.type.kind == "DECIMAL" for f in schema.read)
+    return any(f.type.has_kind("DECIMAL") for f in schema.read)
 
 
 def parse_json(text: bytes, exact: bool) -> Any:
@@ -126,10 +125,25 @@ def decode_rows(
     )
 
 
+def convert_json_texts(field: Field, texts: Sequence[str | None]) -> DecodedColumn:
+    """Convert texts in which the values of a column with parts are written as JSON; NULL stays NULL."""
+    values: list[Any] = []
+    errors: dict[int, str] = {}
+    exact = field.type.has_kind("DECIMAL")
+    for i, text in enumerate(texts):
+        try:
+            values.append(None if text is None else parse_json(text.encode(), exact))
+        except ValueError as problem:
+            values.append(None)
+            errors[i] = complaint(field.name, field.type, text, f"it must be JSON: {problem}")
+    column = convert_values(field, values)
+    return DecodedColumn(column.values, {**column.errors, **errors})
+
+
 def _values(objects: Sequence[dict[str, Any]], field: Field) -> list[Any]:
     """Return a column: what its path leads to, NULL where there is nothing."""
     name, *steps = field.path
-    values = _members(objects, str(name))
+    values = members_of(objects, str(name))
     for step in steps:
         values = [_inside(value, step) for value in values]
     return values
@@ -139,18 +153,6 @@ def _inside(value: Any, step: str | int) -> Any:
     if isinstance(step, str):
         return value.get(step) if type(value) is dict else None
     return value[step] if type(value) is list and step < len(value) else None
-
-
-def _members(objects: Sequence[dict[str, Any]], name: str) -> list[Any]:
-    """Return the members of exactly that name, else the last one that differs in case only."""
-    values = [row.get(name, _MISSING) for row in objects]
-    if _MISSING in values:
-        lower = name.lower()
-        for i, value in enumerate(values):
-            if value is _MISSING:
-                similar = [v for k, v in objects[i].items() if k.lower() == lower]
-                values[i] = similar[-1] if similar else None
-    return values
 
 
 def _whole(text: str) -> int | Decimal:

@@ -76,7 +76,7 @@ def read_fast(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> pa.
     Arrow also reads several objects on a line, one object over several lines, NaN and Inf, and objects nested without
     bound; it knows no DECIMAL as a number and no names that differ in case. TooLarge when the tuples would be.
     """
-    if needs_exact_numbers(schema):
+    if needs_exact_numbers(schema) or not all(f.type.is_plain for f in schema.read):
         return None
     is_flat = all(len(f.path) == 1 for f in schema.read)
     objects = _flat_objects(body) if is_flat else _nested_objects(body)

@@ -91,7 +91,7 @@ class ParquetRows:
         if not wanted:
             return None
         if not set(wanted) <= set(self.schema.names):
-            raise MalformedRequest("Times of INT96 in structs are not read. Write them as TIMESTAMP.")
+            raise MalformedRequest("Times of INT96 in structs and lists are not read. Write them as TIMESTAMP.")
         coarse = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="s")
         return coarse.iter_batches(rows_at_once, [group], wanted)
 
@@ -101,16 +101,22 @@ class ParquetRows:
         Only the schema is asked: what the metadata says of the chunks of a column ends the process where it is wrong.
         """
         columns = [self._file.schema.column(number) for number in range(len(self._file.schema.names))]
-        return [c.path for c in columns if c.physical_type == kind and not c.max_repetition_level and c.path in names]
+        is_named = [c.path in names or c.path.partition(".")[0] in names for c in columns]
+        return [c.path for c, named in zip(columns, is_named, strict=True) if c.physical_type == kind and named]
 
 
 def _dictionaries(array: Any) -> Iterator[pa.DictionaryArray]:
-    """Yield an array if it is a dictionary, and those in a struct."""
+    """Yield an array if it is a dictionary, and those in its parts."""
     if isinstance(array, pa.DictionaryArray):
         yield array
     elif pa.types.is_struct(array.type):
         for member in array.flatten():
             yield from _dictionaries(member)
+    elif pa.types.is_map(array.type):
+        yield from _dictionaries(array.keys)
+        yield from _dictionaries(array.items)
+    elif pa.types.is_list(array.type):
+        yield from _dictionaries(array.values)
 
 
 def _check_not_wrapped(batch: pa.RecordBatch, in_seconds: pa.RecordBatch) -> None:

@@ -19,8 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from braid.sources.core.errors import MalformedRequest
-from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field
+from braid.sources.core.errors import MalformedRequest, NotAllowed
+from braid.sources.core.schema import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    ELEMENT,
+    INT,
+    JSON,
+    TIMESTAMP,
+    VARCHAR,
+    ColumnType,
+    Field,
+    array_of,
+    map_of,
+)
 from braid.sources.formats.arrow_checks import is_text, sound_array
 from braid.sources.formats.arrow_stream import DECIMALS, PER_SECOND, check_castable
 from braid.sources.formats.coercion import RANGES
@@ -31,6 +45,8 @@ MISSING = np.iinfo(np.int64).min
 MIN_GAPPED = 20
 """So many whole floats beside NULLs are integers that were written by a program whose integers have no NULL."""
 MAX_DIGITS = 38
+MAX_MEMBERS = 100
+"""Objects with more members in the sample are no STRUCT: what they have depends on the tuple."""
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,37})", re.ASCII)
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d{0,14})\.0+", re.ASCII)
@@ -130,9 +146,38 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
         return Column(name, DOUBLE, nulls=nulls)
     if kinds == {str}:
         return _of_times(name, values, set(present), nulls) or Column(name, VARCHAR, nulls=nulls)
-    if kinds <= {dict, list}:
-        return Column(name, None, "objects and arrays", nulls)
-    return Column(name, None, f"values of several types: {', '.join(sorted(map(_kind_of, kinds)))}", nulls)
+    declared = _type_of_parts(present, kinds)
+    if declared is not None:
+        return Column(name, declared, nulls=nulls)
+    several = f"values of several types: {', '.join(sorted(map(_kind_of, kinds)))}" if len(kinds) > 1 else ""
+    return Column(name, JSON, several or "parts that differ from tuple to tuple", nulls)
+
+
+def _type_of_parts(values: Sequence[Any], kinds: set[type]) -> ColumnType | None:
+    """Return the STRUCT of objects or the ARRAY of arrays; None where their parts have no types that all fit."""
+    if kinds == {list}:
+        element = _type_of_part(ELEMENT, [part for value in values for part in value])
+        return _nested(lambda: array_of(element)) if element is not None else None
+    names = dict.fromkeys(name for value in values for name in value) if kinds == {dict} else {}
+    if not 0 < len(names) <= MAX_MEMBERS:
+        return None
+    kinds_of = [_type_of_part(name, [value.get(name) for value in values]) for name in names]
+    if None in kinds_of:
+        return None
+    members = tuple((name, kind) for name, kind in zip(names, kinds_of, strict=True) if kind is not None)
+    return _nested(lambda: ColumnType("STRUCT", members=members))
+
+
+def _type_of_part(name: str, values: Sequence[Any]) -> ColumnType | None:
+    column = column_of_json(name, values)
+    return None if column.type == JSON else column.type
+
+
+def _nested(build: Callable[[], ColumnType]) -> ColumnType | None:
+    try:
+        return build()
+    except NotAllowed:  # names that differ in case only, or too deep
+        return None
 
 
 def column_of_arrow(name: str, array: pa.Array | pa.ChunkedArray) -> Column:
@@ -146,6 +191,8 @@ def column_of_arrow(name: str, array: pa.Array | pa.ChunkedArray) -> Column:
     except MalformedRequest:
         return Column(name, None, f"Arrow's type {str(kind)[:100]}", array.null_count)
     values = sound_array(array, name)
+    if column_type.members:
+        return Column(name, column_type, nulls=values.null_count)
     if column_type == VARCHAR:
         texts = values.to_pylist()
         present = {text for text in texts if text is not None}
@@ -168,6 +215,8 @@ def _declared(kind: Any) -> ColumnType | None:
     if isinstance(kind, DECIMALS):
         fits = 1 <= kind.precision <= MAX_DIGITS and 0 <= kind.scale <= kind.precision
         return ColumnType("DECIMAL", kind.precision, kind.scale) if fits else None
+    if types.is_nested(kind):
+        return _declared_parts(kind)
     if types.is_integer(kind):
         if types.is_uint64(kind):
             return ColumnType("DECIMAL", 20, 0)
@@ -180,6 +229,18 @@ def _declared(kind: Any) -> ColumnType | None:
         (types.is_timestamp, TIMESTAMP),
     )
     return next((column_type for is_one, column_type in tests if is_one(kind)), None)
+
+
+def _declared_parts(kind: Any) -> ColumnType | None:
+    if types.is_struct(kind):
+        members = [(member.name, _declared(member.type)) for member in kind]
+        declared = tuple((name, part) for name, part in members if part is not None)
+        is_whole = bool(members) and len(declared) == len(members)
+        return _nested(lambda: ColumnType("STRUCT", members=declared)) if is_whole else None
+    part = _declared(kind.item_type if types.is_map(kind) else kind.value_type)
+    if part is None:
+        return None
+    return _nested(lambda: map_of(VARCHAR, part) if types.is_map(kind) else array_of(part))
 
 
 def _of_integers(name: str, numbers: Sequence[int | None], nulls: int, declared: ColumnType | None = None) -> Column:

@@ -12,9 +12,10 @@ import mmap
 import struct
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -216,24 +217,24 @@ def parquet_seeds() -> list[bytes]:
     return seeds
 
 
-def _push(kind: str) -> Callable[[bytes], Iterable[Decoded]]:
-    return lambda body: [decode(body, kind, SCHEMA, LIMITS)]
+def _push(kind: str, schema: StreamSchema = SCHEMA) -> Callable[[bytes], Iterable[Decoded]]:
+    return lambda body: [decode(body, kind, schema, LIMITS)]
 
 
-def _flight(body: bytes) -> Iterable[Decoded]:
+def _flight(body: bytes, schema: StreamSchema) -> Iterable[Decoded]:
     """Decode as batches of a Flight server are, which pyarrow has read before anything else looks at them."""
     options = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
     try:
         with pa.ipc.open_stream(body, options=options) as reader:
             batches = [batch for batch in reader if batch.num_rows <= LIMITS.rows]
-            columns = match_columns(reader.schema, SMALL)
+            columns = match_columns(reader.schema, schema)
     except (pa.ArrowException, OSError, ValueError, MemoryError):
         return []
     return [columns.decode(batch) for batch in batches]
 
 
-def _parquet(body: bytes) -> Iterable[Decoded]:
-    form = ParquetFormat(SCHEMA)
+def _parquet(body: bytes, schema: StreamSchema) -> Iterable[Decoded]:
+    form = ParquetFormat(schema)
     source = pa.BufferReader(body)
     scan = form.scan(source, len(body))
     file = IndexedFile("p", "p", "", len(body), 0, 0, 0, max(scan.records, 1))
@@ -300,6 +301,83 @@ def struct_seeds() -> list[bytes]:
     return streams
 
 
+def with_parts() -> StreamSchema:
+    """Return columns whose values have parts."""
+    statement = parse_statement(
+        "CREATE STREAM s (v STRUCT<id INT, name VARCHAR, more ARRAY<DOUBLE>>, items ARRAY<STRUCT<s VARCHAR, n INT>>,"
+        " labels MAP<VARCHAR, TIMESTAMP>, j JSON, deep STRUCT<m MAP<VARCHAR, BOOLEAN[]>>,"
+        " time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push')"
+    )
+    assert isinstance(statement, CreateStream)
+    return statement.schema
+
+
+PARTS = with_parts()
+PARTS_SEEDS = [
+    b'{"v":{"id":1,"name":"x","more":[1,null,2.5]},"items":[{"s":"a","n":1},null,{}],"time":"2024-01-31T12:00:00Z"}',
+    b'{"V":{"ID":1.0},"labels":{"a":"2024-01-31","b":null},"j":{"a":[1,{"b":"c"}]},"time":"2024-01-31T12:00:00Z"}',
+    b'{"v":null,"items":[],"labels":{},"j":1e5,"deep":{"m":{"k":[true,null]}},"time":"2024-01-31T12:00:00Z"}',
+]
+
+
+def parts_seeds() -> list[pa.RecordBatch]:
+    """Return batches with parts in every layout that is read."""
+    views = pa.array(["x", None, "a text that is longer than twelve bytes"], pa.string_view())
+    numbers = pa.array([[1.5, None], None, []], pa.large_list(pa.float32()))
+    members = [pa.array([1, None, 3], pa.int8()), views, numbers]
+    item = pa.struct([("s", pa.dictionary(pa.int8(), pa.string())), ("n", pa.int64()), ("more", pa.binary())])
+    time = pa.map_(pa.string(), pa.timestamp("ns"))
+    return [
+        _with_all(named)
+        for named in (
+            {
+                "time": TIMES,
+                "v": pa.StructArray.from_arrays(members, ["id", "name", "more"], mask=pa.array([False, True, False])),
+                "items": pa.array([[{"s": "a", "n": 1}, None], None, []], pa.list_(item)),
+            },
+            {
+                "time": TIMES,
+                "labels": pa.array([[("a", NOON), ("b", None)], None, []], time),
+                "j": pa.array(['{"a": [1]}', None, "x"]),
+                "deep": pa.array([{"m": [("k", [True])]}, None, {"m": None}], PARTS.field("deep").type.arrow),
+            },
+            {
+                "time": TIMES,
+                "v": pa.array(
+                    [{"more": [1, 2]}, None, {"more": [3, 4]}], pa.struct([("more", pa.list_(pa.int16(), 2))])
+                ),
+                "j": pa.ExtensionArray.from_storage(pa.json_(), pa.array(["[1]", None, "{}"])),
+            },
+        )
+    ]
+
+
+def _with_all(named: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return a batch that has all columns, NULL those that are not named."""
+    nulls = {field.name: pa.nulls(3, field.type.arrow) for field in PARTS.fields if field.name not in named}
+    return pa.record_batch({**named, **nulls})
+
+
+def _parts_streams() -> list[bytes]:
+    streams = []
+    for batch in parts_seeds():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+            writer.write_batch(batch.slice(1))
+        streams.append(sink.getvalue().to_pybytes())
+    return streams
+
+
+def _parts_files() -> list[bytes]:
+    files = []
+    for batch in parts_seeds():
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_batches([batch]), sink)
+        files.append(sink.getvalue().to_pybytes())
+    return files
+
+
 def _peoples(body: bytes) -> Iterable[Decoded]:
     yield decode(body, "application/x-ndjson", PEOPLES, LIMITS)
     tuples = read_fast_json(body, PEOPLES, LIMITS) if is_utf8(body) else None
@@ -321,14 +399,18 @@ SMALL = StreamSchema((Field("s", VARCHAR), Field("time", TIMESTAMP)), "time", 0)
 FORMATS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterable[Decoded]]]] = {
     "arrow": (arrow_seeds, _push("application/vnd.apache.arrow.stream")),
     "arrow-messages": (arrow_seeds, lambda body: [decode_arrow_messages([body, None, body], SCHEMA)]),
-    "flight": (lambda: [arrow_seeds(packed=False)[i] for i in (0, 2, 3, 4, 5)], _flight),
+    "flight": (lambda: [arrow_seeds(packed=False)[i] for i in (0, 2, 3, 4, 5)], partial(_flight, schema=SMALL)),
     "ndjson": (lambda: [b"\n".join(JSON_SEEDS), *JSON_SEEDS], _push("application/x-ndjson")),
     "json-lines": (lambda: [b"\n".join(JSON_SEEDS)], lambda body: [decode_json_lines(body, SCHEMA)]),
     "json": (lambda: [b"[" + b",".join(JSON_SEEDS) + b"]", *JSON_SEEDS], _push("application/json")),
     "csv": (lambda: CSV_SEEDS, _csv),
     "avro": (avro_seeds, lambda body: [decode_avro_messages([body, None], SCHEMA, WRITER)]),
     "avro-schema": (schema_seeds, _avro_schema),
-    "parquet": (parquet_seeds, _parquet),
+    "parquet": (parquet_seeds, partial(_parquet, schema=SCHEMA)),
+    "parts": (lambda: [b"\n".join(PARTS_SEEDS), *PARTS_SEEDS], _push("application/x-ndjson", PARTS)),
+    "arrow-parts": (_parts_streams, _push("application/vnd.apache.arrow.stream", PARTS)),
+    "flight-parts": (_parts_streams, partial(_flight, schema=PARTS)),
+    "parquet-parts": (_parts_files, partial(_parquet, schema=PARTS)),
     "csv-body": (lambda: CSV_SEEDS, _push("text/csv")),
     "nested": (lambda: [b"\n".join(NESTED_SEEDS), *NESTED_SEEDS], _peoples),
     "structs": (

@@ -67,7 +67,7 @@ export function cell(value) {
   if (value === null || value === undefined) return "NULL";
   if (isTime(value)) return clockTime(value);
   if (typeof value === "number" && !Number.isInteger(value)) return String(Number(value.toPrecision(12)));
-  return String(value);
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /** "1 query", "3 queries". */

@@ -1,14 +1,32 @@
 """The types of columns and casts, by Braid's names and by those of Flink, PostgreSQL, DuckDB and MySQL.
 
 A size that Braid does not have is the next larger one: SMALLINT is INT, REAL is DOUBLE. Lengths of texts and digits of
-seconds are read, and not enforced.
+seconds are read, and not enforced. ``STRUCT<a INT>``, ``STRUCT(a INT)`` and ``ROW(a INT)`` are one type, ``ARRAY<INT>``
+and ``INT[]`` another.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from braid.session.sql.parsing.cursor import Cursor
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.sources.core.names import composed
+from braid.sources.core.schema import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    JSON,
+    MAX_NESTING,
+    TIMESTAMP,
+    VARCHAR,
+    ColumnType,
+    array_of,
+    map_of,
+)
 
 _NAMES: dict[ColumnType, tuple[str, ...]] = {
     BOOLEAN: ("BOOLEAN", "BOOL"),
@@ -18,6 +36,7 @@ _NAMES: dict[ColumnType, tuple[str, ...]] = {
     VARCHAR: ("VARCHAR", "TEXT", "STRING", "CHAR", "CHARACTER"),
     DATE: ("DATE",),
     TIMESTAMP: ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_LTZ", "DATETIME"),
+    JSON: ("JSON", "JSONB"),
 }
 _TYPES = {name: kind for kind, names in _NAMES.items() for name in names}
 _DECIMALS = ("DECIMAL", "NUMERIC")
@@ -26,12 +45,69 @@ _WITH_LENGTH = {
     **dict.fromkeys(("FLOAT", *_NAMES[TIMESTAMP]), "the precision"),
 }
 _BYTES = ("BYTES", "BYTEA", "VARBINARY", "BINARY", "BLOB")
-_KNOWN_TYPES = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE, TIMESTAMP"
+_NESTED = ("STRUCT", "ROW", "ARRAY", "MAP")
+_KNOWN_TYPES = (
+    "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE, TIMESTAMP, STRUCT<name type, …>, ARRAY<type>,"
+    " MAP<VARCHAR, type>, JSON"
+)
 _SECOND_DIGITS = 9
+MAX_MEMBERS = 1000
 
 
-def parse_type(cursor: Cursor) -> ColumnType:
-    """Read a type; SqlNotAllowed lists those that exist."""
+def parse_type(cursor: Cursor, enclosing: int = 0) -> ColumnType:
+    """Read a type, in so many others; SqlNotAllowed lists those that exist."""
+    at = cursor.start
+    kind = _parse_nested(cursor, enclosing) if cursor.at(*_NESTED) else _parse_plain(cursor)
+    while cursor.at("["):
+        cursor.advance()
+        cursor.expect("]")
+        kind = _allowed(cursor, at, partial(array_of, kind))
+    return kind
+
+
+def _parse_nested(cursor: Cursor, enclosing: int) -> ColumnType:
+    """Read ``STRUCT<name type, …>``, ``ARRAY<type>`` or ``MAP<VARCHAR, type>``."""
+    token = cursor.advance()
+    name = token.text.upper()
+    if enclosing > MAX_NESTING:
+        raise cursor.not_allowed(
+            f"Types must not be nested more than {MAX_NESTING} deep. Declare the column as JSON.", token.start
+        )
+    closing = ">" if cursor.at("<") else ")"
+    if not cursor.accept("("):
+        cursor.expect("<", f"and what is in {name}")
+    if name == "ARRAY":
+        element = parse_type(cursor, enclosing + 1)
+        cursor.expect(closing)
+        return _allowed(cursor, token.start, lambda: array_of(element))
+    if name == "MAP":
+        key = parse_type(cursor, enclosing + 1)
+        cursor.expect(",")
+        value = parse_type(cursor, enclosing + 1)
+        cursor.expect(closing)
+        return _allowed(cursor, token.start, lambda: map_of(key, value))
+    members: list[tuple[str, ColumnType]] = []
+    while True:
+        if cursor.kind not in ("word", "quoted"):
+            raise cursor.unexpected("the name of a member")
+        member = composed(cursor.advance().text)
+        members.append((member, parse_type(cursor, enclosing + 1)))
+        if not cursor.accept(","):
+            break
+    cursor.expect(closing)
+    if len(members) > MAX_MEMBERS:
+        raise cursor.not_allowed(f"A STRUCT must have at most {MAX_MEMBERS} members.", token.start)
+    return _allowed(cursor, token.start, lambda: ColumnType("STRUCT", members=tuple(members)))
+
+
+def _allowed(cursor: Cursor, at: int, build: Callable[[], ColumnType]) -> ColumnType:
+    try:
+        return build()
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, at) from None
+
+
+def _parse_plain(cursor: Cursor) -> ColumnType:
     if cursor.kind != "word":
         raise cursor.unexpected(f"a type ({_KNOWN_TYPES})")
     token = cursor.advance()
@@ -81,10 +157,7 @@ def _parse_decimal(cursor: Cursor, at: int) -> ColumnType:
         if cursor.accept(","):
             scale = _parse_number(cursor, "a number of digits")
         cursor.expect(")")
-    try:
-        return ColumnType("DECIMAL", precision, scale)
-    except NotAllowed as error:
-        raise cursor.not_allowed(error.detail, at) from None
+    return _allowed(cursor, at, lambda: ColumnType("DECIMAL", precision, scale))
 
 
 def _parse_number(cursor: Cursor, noun: str) -> int:

@@ -70,9 +70,11 @@ class ExpressionParser(Cursor):
     )
     # price > 1 IS NULL asks about the comparison, as in PostgreSQL
     IS_PREDICATE_PRECEDENCE: ClassVar[IsPredicatePrecedence] = IsPredicatePrecedence.LOW
-    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset()
+    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset({TokenType.L_BRACKET})
     COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {
         TokenType.DOT: None,
+        TokenType.ARROW: lambda self, this, path: self.extract(exp.JSONExtract, this, path),
+        TokenType.DARROW: lambda self, this, path: self.extract(exp.JSONExtractScalar, this, path),
         TokenType.DCOLON: lambda self, this, to: self.expression(exp.Cast(this=this, to=to)),
     }
 
@@ -167,7 +169,22 @@ class ExpressionParser(Cursor):
         return super()._parse_field(any_token, *args, **kwargs)
 
     def _parse_bracket(self, this: Expr | None = None) -> Expr | None:
+        """Read ``[number]`` or ``['key']`` after an array or a map."""
+        while this is not None and self.at("["):
+            self._advance()
+            place = self._parse_disjunction()
+            if place is None:
+                raise self.unexpected("the number of an element from 1, or a key")
+            self.expect("]")
+            this = self.expression(exp.Bracket(this=this, expressions=[place]))
         return this
+
+    def extract(self, kind: type[Expr], this: Expr, path: Expr | None) -> Expr:
+        """Return what ``->`` or ``->>`` takes out of JSON."""
+        if path is None:
+            raise self.unexpected("a key, a path or the number of an element from 0")
+        path.meta.setdefault("at", self._prev.start)
+        return self.expression(kind(this=this, expression=path))
 
     # functions
 

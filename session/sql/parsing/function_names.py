@@ -31,7 +31,8 @@ _FUNCTIONS = (
     "substring", "split_part", "concat", "concat_ws", "replace", "reverse", "repeat", "translate", "ascii", "chr",
     "md5", "sha256", "strpos", "starts_with", "ends_with", "contains", "regexp_like", "regexp_extract",
     "regexp_replace", "date_trunc", "timestampdiff", "datediff", "last_day", "dayname", "monthname",
-    "date_format", "strftime", "to_timestamp",
+    "date_format", "strftime", "to_timestamp", "cardinality", "array_contains", "json_extract",
+    "json_extract_string", "json_value", "json_query", "json_exists",
 )
 # fmt: on
 _SYNONYMS = {
@@ -55,6 +56,9 @@ _SYNONYMS = {
     "rlike": "regexp_like",
     "iif": "if",
     "date_diff": "datediff",
+    "array_length": "cardinality",
+    "list_contains": "array_contains",
+    "get_json_object": "json_extract_string",
     "dayofmonth": "day",
     "dayofyear": "doy",
 }

@@ -15,7 +15,7 @@ from braid.session.sql.parsing.expression_parser import ExpressionParser
 from braid.session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
 from braid.session.sql.parsing.tree import TreeReader
 from braid.session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
-from braid.session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
+from braid.session.sql.statements import UNNEST, JoinedSource, Select, SelectItem, Unnested, WindowedSource
 from braid.session.sql.syntax import Node
 
 _REFUSED_JOINS = {
@@ -167,6 +167,8 @@ class BraidParser(ExpressionParser):
         source = self._parse_range_of(source)
         alias = self._optional_name("the alias of the stream")
         source = source if alias is None else replace(source, alias=alias)
+        if source.unnest is not None and alias is not None and self.accept("("):
+            source = replace(source, unnest=replace(source.unnest, columns=self._parse_column_names()))
         # the window may also follow the alias
         source = self._parse_range_of(source)
         table = exp.Table(this=exp.Identifier(this=source.stream))
@@ -178,9 +180,28 @@ class BraidParser(ExpressionParser):
             raise self.not_allowed("Subqueries are not supported yet. Name a stream or a table in FROM.")
         if self.ahead() == "(" and (self.word in WINDOW_FUNCTIONS or self.word == "TABLE"):
             return parse_window_function(self)
-        if self.at("LATERAL", "UNNEST", "VALUES"):
+        if self.at("UNNEST") and self.ahead() == "(":
+            return self._parse_elements()
+        if self.at("LATERAL", "VALUES"):
             raise self.not_allowed(f"{self.word} is not supported; name a stream in FROM.")
         return WindowedSource(at=self.start, stream=self.name("the name of a stream"))
+
+    def _parse_elements(self) -> WindowedSource:
+        """Read ``UNNEST(array) [WITH ORDINALITY]``."""
+        at = self.advance().start
+        self.expect("(")
+        array = TreeReader(self.sql_text).read(self._parse_condition("an array"))
+        if self.at(","):
+            raise self.not_allowed("UNNEST takes one array; write UNNEST(a), UNNEST(b) for all pairs of two.")
+        self.expect(")")
+        return WindowedSource(stream=UNNEST, at=at, unnest=Unnested(array, self.accept_all("WITH", "ORDINALITY")))
+
+    def _parse_column_names(self) -> tuple[str, ...]:
+        names = [self.name("the name of a column")]
+        while self.accept(","):
+            names.append(self.name("the name of a column"))
+        self.expect(")")
+        return tuple(names)
 
     def _parse_range_of(self, source: WindowedSource) -> WindowedSource:
         if not self.at("["):
@@ -206,6 +227,8 @@ class BraidParser(ExpressionParser):
     def _parse_joined(self) -> tuple[JoinedSource, Expr | None] | None:
         """Read a further input of FROM with the condition of its ON, if one comes."""
         if self.accept(","):
+            return JoinedSource(self._parse_table().meta["source"]), None
+        if self.ahead(2) == "UNNEST" and self.accept_all("CROSS", "JOIN"):
             return JoinedSource(self._parse_table().meta["source"]), None
         if self.word in _REFUSED_JOINS:
             raise self.not_allowed(_REFUSED_JOINS[self.word])

@@ -56,7 +56,7 @@ _GRAMMAR = {
 class BraidTokenizer(Tokenizer):
     """Cuts a text into sqlglot's tokens; every word that is not reserved is a VAR.
 
-    What Braid does not have (arrays, lambdas, placeholders, bit operators, …) gets no token type of its own, so
+    What Braid does not have (lambdas, placeholders, bit operators, …) gets no token type of its own, so
     sqlglot's grammar for it never applies. The other reserved words are COMMAND, which is no part of an expression.
     """
 
@@ -69,6 +69,8 @@ class BraidTokenizer(Tokenizer):
         "!=": TokenType.NEQ,
         "==": TokenType.EQ,
         "=>": TokenType.FARROW,
+        "->": TokenType.ARROW,
+        "->>": TokenType.DARROW,
         **{word: _GRAMMAR.get(word, TokenType.COMMAND) for word in RESERVED},
     }
     # without its base's reading of "!" as NOT

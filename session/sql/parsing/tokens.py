@@ -66,6 +66,8 @@ SYMBOLS = frozenset(
         TokenType.DPIPE,
         TokenType.DCOLON,
         TokenType.FARROW,
+        TokenType.ARROW,
+        TokenType.DARROW,
     }
 )
 _WORDS = frozenset({TokenType.VAR, *(t for w, t in BraidTokenizer.KEYWORDS.items() if w.isalpha())})

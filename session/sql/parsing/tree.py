@@ -34,6 +34,8 @@ _BINARY: dict[type[Expr], str] = {
     exp.Mod: "%",
     exp.Like: "like",
     exp.ILike: "ilike",
+    exp.JSONExtract: "json_extract",
+    exp.JSONExtractScalar: "json_extract_string",
 }
 # operators of which a AND b AND c is one call
 _CHAINED: dict[type[Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
@@ -41,7 +43,6 @@ _SIDES = {None: "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _REFUSED: dict[type[Expr], str] = {
     exp.AtTimeZone: "AT TIME ZONE is not supported: all times are UTC.",
     exp.Concat: "Texts side by side are not joined; write || between them.",
-    exp.Dot: "Columns have no fields: a name has at most two parts.",
 }
 
 
@@ -160,6 +161,16 @@ class TreeReader:
             name, example = ("DATE", "2026-01-31") if is_date else ("TIMESTAMP", "2026-01-31 12:00:00")
             raise self._sql.not_allowed(f"A {name} must read like '{example}'; got {text!r}.", value.at)
         return Node("literal", _at(part), Literal(moment, DATE if is_date else TIMESTAMP))
+
+    def _dot(self, part: Expr, left: Node) -> Node:
+        """Return a longer name, whose parts are told apart when columns are known; or a member of what is no name."""
+        member = part.expression.name
+        if left.kind == "name":
+            return Node("name", left.at, (*left.value, member))
+        return self.call("member", left.at, left, Node("literal", left.at, Literal(member, VARCHAR)))
+
+    def _bracket(self, part: Expr, left: Node) -> Node:
+        return self.call("element", _after(part.this), left, self.read(part.expressions[0]))
 
     # operands
 
@@ -297,6 +308,8 @@ _LEANING: dict[type[Expr], Callable[[TreeReader, Expr, Node], Node]] = {
     exp.Not: TreeReader._not,
     exp.Neg: TreeReader._negative,
     exp.Paren: TreeReader._paren,
+    exp.Dot: TreeReader._dot,
+    exp.Bracket: TreeReader._bracket,
     exp.Cast: TreeReader._cast,
 }
 _LEAVES: dict[type[Expr], Callable[[TreeReader, Expr], Node]] = {

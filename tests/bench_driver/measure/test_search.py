@@ -55,6 +55,13 @@ def test_a_system_that_was_cold_in_the_first_step_is_climbed_after() -> None:
     assert cold.best.rate > 1.2 * cold.steps[1].rate
 
 
+def test_a_start_rate_that_only_a_cold_system_did_not_hold_is_climbed_from() -> None:
+    cold = find(400_000, 100_000, cold=0.2)
+    assert cold.best is not None
+    assert cold.best.rate >= 400_000 / SearchPlan().far
+    assert [step.rate for step in cold.steps].count(100_000) == 2
+
+
 def test_it_ends_after_the_most_steps_without_a_result() -> None:
     result = find(0.0, 1_000_000, SearchPlan(max_steps=3))
     assert result.best is None

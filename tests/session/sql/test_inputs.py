@@ -29,7 +29,7 @@ def test_inputs_are_streams_and_tables_in_the_order_of_from() -> None:
     assert (purchases.stream, purchases.alias, purchases.host) == (CATALOG["purchases"], "p", 0)
     assert (packs.version, packs.alias, packs.host) == (Tables.versions["packs"], "k", None)
     assert (clicks.stream, clicks.alias, clicks.host) == (CATALOG["clicks"], "clicks", 2)
-    assert [input_.is_table for input_ in (purchases, packs, clicks)] == [False, True, False]
+    assert [input_.is_stream for input_ in (purchases, packs, clicks)] == [True, False, True]
 
 
 def test_without_tables_a_name_must_be_a_stream() -> None:

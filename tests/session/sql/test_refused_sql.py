@@ -77,7 +77,7 @@ REFUSED = [
     ("SELECT ^prise FROM purchases", 422, "Did you mean 'price'?"),
     ("SELECT price FROM ^purchase", 422, "Stream 'purchase' does not exist; there are purchases."),
     ("SELECT ^q.price FROM purchases p", 422, "'q' is not in FROM; the stream is called 'p'"),
-    ("SELECT ^p.price.x FROM purchases p", 422, "too many parts"),
+    ("SELECT ^p.price.x FROM purchases p", 422, "Only a STRUCT has members"),
     ("SELECT ^q.* FROM purchases p", 422, "'q' is not in FROM"),
     ("SELECT ^uper(name) FROM purchases", 422, "Did you mean UPPER?"),
     ("SELECT ^DECODE(name) FROM purchases", 422, "The function DECODE does not exist. There are abs, acos"),

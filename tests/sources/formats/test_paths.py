@@ -215,7 +215,7 @@ def test_times_of_int96_in_structs_are_refused(tmp_path: Path) -> None:
     table = pa.table({"a": pa.StructArray.from_arrays([times], ["t"]), "t": times})
     pq.write_table(table, path, use_deprecated_int96_timestamps=True)
     parquet = ParquetRows(str(path))
-    with pytest.raises(MalformedRequest, match="INT96 in structs are not read"):
+    with pytest.raises(MalformedRequest, match="INT96 in structs and lists are not read"):
         list(parquet.batches(0, ["a.t"], 10))
     assert sum(batch.num_rows for batch in parquet.batches(0, ["t"], 10)) == 2
 

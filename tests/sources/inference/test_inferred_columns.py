@@ -59,6 +59,12 @@ def test_a_column_of_text_has_the_narrowest_type_that_takes_all_of_it(texts: lis
         (["2024-01-31"], "DATE"),
         (["1", "2"], "VARCHAR"),
         ([None], "VARCHAR"),
+        ([{"a": 1}, None, {"b": [{"c": "2024-01-31"}]}], "STRUCT<a INT, b ARRAY<STRUCT<c DATE>>>"),
+        ([[1], [], [2**31, None]], "ARRAY<BIGINT>"),
+        ([{"a": 1}, {"a": "x"}], "JSON"),
+        ([{"a": 1, "A": 1}], "JSON"),
+        ([{}], "JSON"),
+        ([{"m": {str(n): n for n in range(101)}}], "JSON"),
     ],
 )
 def test_a_column_of_json_has_the_type_that_takes_all_of_it(values: list[Any], kind: str) -> None:
@@ -71,10 +77,6 @@ def test_a_column_of_json_has_the_type_that_takes_all_of_it(values: list[Any], k
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ([{"a": 1}, None], "objects and arrays"),
-        ([[1]], "objects and arrays"),
-        ([1, "x"], "values of several types: numbers, text"),
-        ([True, 1], "values of several types: numbers, true and false"),
         ([Decimal("1e400")], "numbers beyond DOUBLE"),
         ([10**399], "whole numbers of more than 38 digits"),
     ],
@@ -82,6 +84,22 @@ def test_a_column_of_json_has_the_type_that_takes_all_of_it(values: list[Any], k
 def test_json_that_no_type_takes_is_left_out_with_the_reason(values: list[Any], why: str) -> None:
     column = column_of_json("c", values)
     assert (column.type, column.why) == (None, why)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([1, "x"], "values of several types: numbers, text"),
+        ([True, 1], "values of several types: numbers, true and false"),
+        ([[1], {}], "values of several types: arrays, objects"),
+        ([[1], ["x"]], "parts that differ from tuple to tuple"),
+    ],
+)
+def test_values_that_only_json_takes_are_json_with_the_reason(values: list[Any], why: str) -> None:
+    column = column_of_json("c", values)
+    assert (str(column.type), column.why) == ("JSON", why)
+    assert column.type is not None
+    assert not convert_values(Field("c", column.type), values).errors
 
 
 def test_whole_floats_with_gaps_are_integers_and_others_are_not() -> None:

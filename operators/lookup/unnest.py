@@ -1,0 +1,121 @@
+"""UNNEST: a tuple for each element of an array or entry of a map that it has, before any operator sees it.
+
+An input with UNNEST is one of its own, as after a lookup join: all queries over it share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from braid.operators import expressions
+from braid.operators.expressions import Expression, columns_of
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import ColumnType
+from braid.sources.formats.nested import Lists, lists_of
+
+MAX_AT_ONCE = 1_000_000
+"""How many tuples are formed at once, about."""
+
+
+@dataclass(frozen=True)
+class Unnest:
+    """Each tuple with each of the elements of ``array``, an expression over its columns.
+
+    ``columns`` are what the parts of an element are called, and after them its number from 1 with ``ordinality``;
+    column ``c`` is called ``name.c`` afterwards. With ``left`` a tuple without elements stays, those columns NULL.
+    """
+
+    name: str
+    array: Expression
+    columns: tuple[str, ...]
+    ordinality: bool = False
+    left: bool = False
+
+    def __str__(self) -> str:
+        ordinality = " with ordinality" if self.ordinality else ""
+        return f"{'left ' * self.left}unnest {self.array}{ordinality} as {self.name}({', '.join(self.columns)})"
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The columns of tuples that it reads."""
+        return frozenset(columns_of(self.array))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the changelog."""
+        return {
+            "unnest": self.name,
+            "array": expressions.to_json(self.array),
+            "columns": list(self.columns),
+            "ordinality": self.ordinality,
+            "left": self.left,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Unnest:
+        """Read what :meth:`to_json` wrote."""
+        array = expressions.from_json(value["array"])
+        return cls(value["unnest"], array, tuple(value["columns"]), value["ordinality"], value["left"])
+
+
+def parts_of(kind: ColumnType) -> tuple[tuple[str, ColumnType], ...]:
+    """Return the columns that elements of an array or entries of a map have: members of structs; one without a name."""
+    if kind.kind == "MAP":
+        return kind.members
+    ((_, element),) = kind.members
+    return element.members if element.kind == "STRUCT" else (("", element),)
+
+
+def unnested(tuples: Tuples, array: Any, unnest: Unnest, needed: set[str]) -> Iterator[pa.RecordBatch]:
+    """Yield each tuple with each element of its value in ``array``, with the columns that are needed."""
+    lists = lists_of(array)
+    counts = np.maximum(lists.lengths, 1) if unnest.left else lists.lengths
+    ends, element_ends = np.cumsum(counts), np.cumsum(lists.lengths)
+    kept = [name for name in needed if name in tuples.columns]
+    first = 0
+    while first < tuples.length:
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + MAX_AT_ONCE, side="right")))
+        rows = np.repeat(np.arange(first, last), counts[first:last])
+        nth = np.arange(before, before + len(rows)) - (ends - counts)[rows]
+        missing = lists.lengths[rows] == 0
+        places = np.where(missing, 0, (element_ends - lists.lengths)[rows] + nth)
+        at = pa.array(rows)
+        columns = {name: tuples.columns[name].take(at) for name in kept}
+        columns |= _elements(unnest, lists, places, nth + 1, missing, needed)
+        yield pa.RecordBatch.from_pydict(columns)
+        first = last
+
+
+def _elements(
+    unnest: Unnest,
+    lists: Lists,
+    places: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.int64],
+    missing: npt.NDArray[np.bool_],
+    needed: set[str],
+) -> dict[str, pa.Array]:
+    """Return columns of elements at ``places``, which are the ``numbers``-th of their arrays; NULL where missing."""
+    at = pa.array(places, mask=missing)
+    if lists.keys is not None:
+        arrays = [lists.keys, lists.values]
+    elif pa.types.is_struct(lists.values.type):
+        arrays = lists.values.flatten()
+    else:
+        arrays = [lists.values]
+    columns = {
+        f"{unnest.name}.{name}": array
+        for name, array in zip(unnest.columns, arrays, strict=False)
+        if f"{unnest.name}.{name}" in needed
+    }
+    taken = {name: array.take(at) if len(array) else pa.nulls(len(at), array.type) for name, array in columns.items()}
+    ordinality = f"{unnest.name}.{unnest.columns[-1]}"
+    if unnest.ordinality and ordinality in needed:
+        taken[ordinality] = pa.array(numbers, mask=missing)
+    return taken

@@ -1,0 +1,84 @@
+"""Values with parts as columns: STRUCT, ARRAY and MAP are put together of the columns of their members.
+
+What does not fit in a part makes the whole value not fit; the message names the part: ``column 'order.items[].price'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from braid.sources.core.schema import Field
+from braid.sources.formats.decoded import DecodedColumn
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+class Lists(NamedTuple):
+    """The lists of an array one after the other: how long each is (0 for NULL), their values, and of maps the keys."""
+
+    lengths: Numbers
+    values: Any
+    keys: Any = None
+
+
+def lists_of(array: Any) -> Lists:
+    """Return what an array of lists or maps has in it."""
+    offsets = np.asarray(array.offsets).astype(np.int64)
+    lengths = np.diff(offsets)
+    is_null = np.asarray(array.is_null())
+    is_map = pa.types.is_map(array.type)
+    children = (array.items, array.keys) if is_map else (array.values, None)
+    if not (is_null & (lengths > 0)).any():
+        first, last = int(offsets[0]), int(offsets[-1])
+        return Lists(lengths, *(child if child is None else child.slice(first, last - first) for child in children))
+    lengths = np.where(is_null, 0, lengths)
+    places = pa.array(_places(offsets[:-1], lengths))
+    return Lists(lengths, *(child if child is None else child.take(places) for child in children))
+
+
+def _places(starts: Numbers, lengths: Numbers) -> Numbers:
+    """Return the places of runs, each of which begins at one of ``starts``."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+
+
+def fields_of(field: Field) -> Iterator[Field]:
+    """Yield the members of a column with parts as columns of their own."""
+    for name, kind in field.type.members:
+        inner = {"ARRAY": "[]", "MAP": "{}"}.get(field.type.kind, f".{name}")
+        yield replace(field, name=f"{field.name}{inner}", type=kind, not_null=False, source="")
+
+
+def struct_column(field: Field, members: Sequence[DecodedColumn], is_null: Mask) -> DecodedColumn:
+    """Return a column of STRUCT, given those of its members."""
+    errors: dict[int, str] = {}
+    for member in members:
+        for row, reason in member.errors.items():
+            errors.setdefault(row, reason)
+    fields = [pa.field(name, kind.arrow) for name, kind in field.type.members]
+    arrays = [member.values for member in members]
+    return DecodedColumn(pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(is_null)), errors)
+
+
+def list_column(
+    field: Field, lengths: Numbers, values: DecodedColumn, is_null: Mask, keys: pa.Array | None = None
+) -> DecodedColumn:
+    """Return a column of ARRAY, or of MAP with its keys, given how long each is and the column of what is in them."""
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    errors: dict[int, str] = {}
+    for place, reason in values.errors.items():
+        errors.setdefault(int(rows[place]), reason)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    mask = pa.array(is_null)
+    if keys is None:
+        array: Any = pa.ListArray.from_arrays(pa.array(ends), values.values, mask=mask)
+    else:
+        array = pa.MapArray.from_arrays(pa.array(ends), keys, values.values, mask=mask)
+    return DecodedColumn(array.cast(field.type.arrow), errors)

@@ -1,0 +1,84 @@
+"""UNNEST in source tasks: each element once, in order, whatever the pieces that tuples come in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from braid.operators.expressions import Column
+from braid.operators.lookup import unnest as module
+from braid.operators.lookup.lookups import tuple_join_from_json
+from braid.operators.lookup.unnest import Unnest, unnested
+from braid.operators.tuples import Tuples
+from braid.sources.core.schema import INT, VARCHAR, ColumnType, array_of, map_of
+
+ITEM = ColumnType("STRUCT", members=(("sku", VARCHAR), ("qty", INT)))
+KINDS = {
+    "i": (array_of(ITEM), ("sku", "qty")),
+    "a": (array_of(INT), ("element",)),
+    "m": (map_of(VARCHAR, INT), ("key", "value")),
+}
+items = st.none() | st.fixed_dictionaries({"sku": st.sampled_from("ab"), "qty": st.none() | st.integers(0, 3)})
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "i": st.none() | st.lists(items, max_size=3),
+            "a": st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3),
+            "m": st.none() | st.lists(st.tuples(st.text(max_size=2), st.integers(0, 3)), max_size=3),
+        }
+    ),
+    max_size=8,
+)
+
+
+@given(rows, st.sampled_from("iam"), st.booleans(), st.booleans(), st.integers(1, 9), st.integers(0, 2))
+def test_each_element_comes_once(
+    values: list[dict[str, Any]], name: str, left: bool, ordinality: bool, at_once: int, before: int
+) -> None:
+    kind, columns = KINDS[name]
+    unnest = Unnest("u", Column(name, kind), columns + ("ordinality",) * ordinality, ordinality, left)
+    padded = [*values[:1] * before, *values]
+    array = pa.array([row[name] for row in padded], kind.arrow).slice(len(padded) - len(values))
+    tuples = Tuples({"id": pa.array(range(len(values)))}, len(values))
+    needed = {"id", *(f"u.{column}" for column in unnest.columns)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MAX_AT_ONCE", at_once)
+        pieces = list(unnested(tuples, array, unnest, needed))
+    got = [tuple(row[c] for c in ("id", *(f"u.{c}" for c in unnest.columns))) for p in pieces for row in p.to_pylist()]
+    assert got == list(expected(values, name, left, ordinality))
+    assert all(piece.num_rows <= max(at_once, 3) for piece in pieces)
+
+
+def expected(values: list[dict[str, Any]], name: str, left: bool, ordinality: bool) -> Any:
+    width = 1 if name == "a" else 2
+    for row_id, row in enumerate(values):
+        elements = row[name] or []
+        if left and not elements:
+            yield (row_id, *[None] * (width + ordinality))
+        for number, element in enumerate(elements, 1):
+            if name == "i":
+                parts = (None, None) if element is None else (element["sku"], element["qty"])
+            else:
+                parts = element if name == "m" else (element,)
+            yield (row_id, *parts, *((number,) if ordinality else ()))
+
+
+def test_only_columns_that_are_needed_are_formed() -> None:
+    kind, columns = KINDS["i"]
+    unnest = Unnest("u", Column("i", kind), columns)
+    tuples = Tuples({"id": pa.array([1]), "other": pa.array([2])}, 1)
+    array = pa.array([[{"sku": "a", "qty": 1}]], kind.arrow)
+    (piece,) = unnested(tuples, array, unnest, {"id", "u.qty"})
+    assert piece.to_pylist() == [{"id": 1, "u.qty": 1}]
+
+
+def test_json_gives_the_same_unnest() -> None:
+    kind, columns = KINDS["m"]
+    unnest = Unnest("u", Column("m", kind), (*columns, "ordinality"), True, True)
+    assert tuple_join_from_json(unnest.to_json()) == unnest
+    assert str(unnest) == "left unnest m with ordinality as u(key, value, ordinality)"
+    assert unnest.reads == {"m"}
