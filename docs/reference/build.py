@@ -117,7 +117,7 @@ def _rows(braid: BraidClient, query_id: str) -> list[dict[str, Any]]:
 
 
 def _shown(braid: BraidClient, block: ExampleBlock, rows: list[dict[str, Any]]) -> str:
-    kind = block.words[1] if block.words[0] == "sql" else block.words[0]
+    kind = block.words[1] if block.words[0] == "sql" and len(block.words) > 1 else block.words[0]
     if block.words[0] in ("ndjson", "csv"):
         return f"```{block.words[0]}\n{block.text}```"
     if kind == "synonyms":

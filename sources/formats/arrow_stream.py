@@ -114,6 +114,8 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
         return None if types.is_dictionary(arrow_type.value_type) else converter_of(arrow_type.value_type, field)
     if types.is_null(arrow_type):
         return _nulls
+    if isinstance(arrow_type, pa.JsonType):
+        return _json_texts if field.type.kind == "JSON" else None
     kind = field.type.kind
     if field.type.members:
         return _parts if _fits_parts(arrow_type, field) else None

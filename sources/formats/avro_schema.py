@@ -7,7 +7,7 @@ take all memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,14 @@ def read_schema(text: str, referenced: Mapping[str, Any] | None = None) -> AvroS
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:  # the library lets much pass
         raise NotAllowed(f"An Avro schema must be well-formed: {_brief(problem)}.") from None
     return AvroSchema(parsed, columns)
+
+
+def read_referring(text: str, referenced: Iterable[tuple[str, str]]) -> AvroSchema:
+    """Read a schema as :func:`read_schema` does, given the texts of those that it refers to in their order."""
+    named_types: dict[str, Any] = {}
+    for _, other in referenced:
+        read_named(other, named_types)
+    return read_schema(text, named_types)
 
 
 def read_named(text: str, named_types: dict[str, Any]) -> Any:

@@ -1,13 +1,14 @@
-"""Messages that come one by one, each a JSON object: decoded together, as lines are."""
+"""Messages that come one by one, each a JSON object: decoded together, as lines are. They may have headers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from braid.sources.core.schema import Schema
 from braid.sources.formats.decoded import Decoded, MalformedLine
 from braid.sources.formats.limits import TEXT_PIECE
 from braid.sources.formats.ndjson import BLANKS, decode_ndjson
+from braid.sources.formats.record_messages import HEADER_BYTES, NO_HEADER, schema_id
 from braid.sources.formats.texts import is_utf8
 
 NO_OBJECT = b"null"
@@ -25,6 +26,25 @@ def decode_json_messages(values: Sequence[bytes | None], schema: Schema) -> Deco
             reasons[number] = " must be UTF-8"
         lines.append(NO_OBJECT if number in reasons else text)
     decoded = decode_ndjson(b"\n".join(lines), schema, TEXT_PIECE)
+    malformed = [
+        fault if fault.line not in reasons else _with_reason(fault, reasons, values) for fault in decoded.malformed
+    ]
+    return Decoded(decoded.tuples, tuple(malformed))
+
+
+def decode_framed_json_messages(
+    values: Sequence[bytes | None], schema: Schema, schema_of: Callable[[int], object]
+) -> Decoded:
+    """Decode JSON objects behind a registry's header; ``schema_of`` gives a text where a schema cannot be used."""
+    reasons: dict[int, str] = {}
+    texts: list[bytes | None] = []
+    for number, value in enumerate(values, start=1):
+        identifier = None if value is None else schema_id(value)
+        found = NO_HEADER if identifier is None else schema_of(identifier)
+        if value is not None and isinstance(found, str):
+            reasons[number] = found
+        texts.append(None if value is None or number in reasons else value[HEADER_BYTES:])
+    decoded = decode_json_messages(texts, schema)
     malformed = [
         fault if fault.line not in reasons else _with_reason(fault, reasons, values) for fault in decoded.malformed
     ]

@@ -1,9 +1,15 @@
-"""A schema registry: writers' schemas in Avro by their ids; they never change, so a process asks for each once."""
+"""A schema registry: schemas of writers by their ids; they never change, so a process asks for each once.
+
+The client is not Confluent's, which connects by itself to wherever a name leads, whatever
+:mod:`braid.sources.core.outgoing` allows.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -12,31 +18,53 @@ from braid.sources.core.errors import NotAllowed, NotReady
 from braid.sources.core.http_client import http_client
 from braid.sources.core.outgoing import EVERYWHERE, Outgoing
 from braid.sources.core.secret import reveal
-from braid.sources.formats.avro_schema import AvroSchema, read_named, read_schema
+from braid.sources.formats.avro_schema import AvroSchema, read_referring
+from braid.sources.formats.protobuf_schema import ProtobufSchema, read_proto
 
 ANSWER_SECONDS = 2.0
 ASK_AGAIN_SECONDS = 10.0  # for a schema that was not there
 MAX_MISSING = 10_000
 MAX_REFERENCES = 100
-_KNOWN: dict[tuple[str, int], AvroSchema | str] = {}
+T = TypeVar("T")
 
 
-class SchemaRegistry:
-    """``user_info`` is ``user:password``, or a reference to a secret with that; empty where none is needed.
+@dataclass(frozen=True)
+class SchemaKind(Generic[T]):
+    """A language of schemas: what a registry calls it, what others do, and what reads a schema.
 
-    A registry that is not among ``outgoing`` is not called: NotReady says so.
+    ``read`` has a text and the schemas that it refers to, each with the name by which it does so, before it those that
+    it refers to itself; they are asked for as they are taken. It raises NotAllowed where they cannot be used.
     """
 
-    def __init__(self, url: str, user_info: str = "", outgoing: Outgoing = EVERYWHERE) -> None:
+    type: str
+    name: str
+    read: Callable[[str, Iterable[tuple[str, str]]], T]
+
+
+AVRO: SchemaKind[AvroSchema] = SchemaKind("AVRO", "Avro", read_referring)
+PROTOBUF: SchemaKind[ProtobufSchema] = SchemaKind("PROTOBUF", "Protobuf", read_proto)
+JSON: SchemaKind[bool] = SchemaKind("JSON", "JSON Schema", lambda *_: True)  # messages are not validated
+_KNOWN: dict[tuple[str, str, int], Any] = {}
+
+
+class SchemaRegistry(Generic[T]):
+    """The schemas of one kind.
+
+    ``user_info`` is ``user:password``, or a reference to a secret with that; empty where none is needed. A registry
+    that is not among ``outgoing`` is not called: NotReady says so.
+    """
+
+    def __init__(self, kind: SchemaKind[T], url: str, user_info: str = "", outgoing: Outgoing = EVERYWHERE) -> None:
+        self._kind = kind
         self._url = url.rstrip("/")
         self._user_info = user_info
         self._outgoing = outgoing
         self._client: httpx.Client | None = None
         self._missing: dict[int, float] = {}
 
-    def schema(self, number: int) -> AvroSchema | str:
+    def schema(self, number: int) -> T | str:
         """Return the schema with an id, or why it cannot be used; NotReady when the registry does not answer."""
-        key = (self._url, number)
+        key = (self._kind.type, self._url, number)
         if key in _KNOWN:
             return _KNOWN[key]
         if time.monotonic() < self._missing.get(number, 0.0):
@@ -50,31 +78,32 @@ class SchemaRegistry:
         _KNOWN[key] = self._read(answer, number)
         return _KNOWN[key]
 
-    def _read(self, answer: dict[str, Any], number: int) -> AvroSchema | str:
-        kind = answer.get("schemaType", "AVRO")
-        if kind != "AVRO":
-            return f" must be written with a schema in Avro; schema {number} of the registry is in {str(kind)[:100]}"
+    def _read(self, answer: dict[str, Any], number: int) -> T | str:
+        kind = answer.get("schemaType", AVRO.type)
+        if kind != self._kind.type:
+            return (
+                f" must be written with a schema in {self._kind.name}; schema {number} of the registry is in"
+                f" {str(kind)[:100]}"
+            )
         try:
-            named_types: dict[str, Any] = {}
-            self._add_referenced(answer, named_types, set())
-            return read_schema(str(answer["schema"]), named_types)
-        except (NotAllowed, KeyError, TypeError) as problem:
+            return self._kind.read(str(answer["schema"]), self._referenced(answer, set()))
+        except (NotAllowed, KeyError, TypeError, ValueError) as problem:
             return f" must be written with a schema that can be read; of schema {number} in the registry: {problem}"
 
-    def _add_referenced(self, answer: dict[str, Any], named_types: dict[str, Any], seen: set[tuple[str, int]]) -> None:
-        """Add the types that a schema refers to; before each those that it refers to itself."""
+    def _referenced(self, answer: dict[str, Any], seen: set[tuple[str, int]]) -> Iterator[tuple[str, str]]:
+        """Yield the names and texts of schemas that one refers to; before each those that it refers to itself."""
         for reference in answer.get("references") or ():
             subject, version = str(reference["subject"]), int(reference["version"])
             if (subject, version) in seen:
                 continue
             seen.add((subject, version))
             if len(seen) > MAX_REFERENCES:
-                raise NotAllowed(f"An Avro schema must have at most {MAX_REFERENCES} references.")
+                raise NotAllowed(f"A schema must have at most {MAX_REFERENCES} references.")
             referenced = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
             if referenced is None:
                 raise NotAllowed(f"Version {version} of subject {subject!r} must be in the registry; it is not.")
-            self._add_referenced(referenced, named_types, seen)
-            read_named(str(referenced["schema"]), named_types)
+            yield from self._referenced(referenced, seen)
+            yield str(reference.get("name", "")), str(referenced["schema"])
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         """Return what the registry says, None when it has no such thing."""

@@ -17,7 +17,7 @@ from pyarrow import fs
 from braid.sources.connectors.files.folder import KIND, OWNER, Folder, FoundFile, opened
 from braid.sources.connectors.files.options import FileOptions
 from braid.sources.connectors.files.options import read_options as read_file_options
-from braid.sources.connectors.kafka.formats import DELIMITER, OPTIONS
+from braid.sources.connectors.kafka.formats import DELIMITER, OPTIONS, registry_option, without_header
 from braid.sources.connectors.kafka.options import (
     EARLIEST,
     PREFIX,
@@ -171,8 +171,8 @@ def _sample_sources(form: str, sources: list[Any], options: Mapping[str, str]) -
 def _sample_topic(form: str, options: Mapping[str, str], confinement: Confinement) -> PlaceSample:
     if form and form not in (JSON, CSV):
         raise NotAllowed(
-            f"Messages in {form!r} cannot be looked at, only those in 'json' and 'csv'; the schema of those in Avro has"
-            " the columns."
+            f"Messages in {form!r} cannot be looked at, only those in 'json' and 'csv'; the schema of those in Avro or"
+            " Protobuf has the columns."
         )
     parsed = read_kafka_options(options, OPTIONS.get(form or CSV, ()))
     check_confined(parsed.properties, confinement)
@@ -182,6 +182,8 @@ def _sample_topic(form: str, options: Mapping[str, str], confinement: Confinemen
         raise NotAllowed(f"The {parsed.where} must have a message to look at; it has none.")
     form = form or form_of(values[0][:_HEAD_BYTES])
     if form == JSON:
+        if registry_option(JSON) in options:
+            values = [without_header(value) for value in values]
         sample = sample_texts(JSON, [b"\n".join(value.replace(b"\n", b" ") for value in values)])
     else:
         given = {"header": "false", **({"delimiter": options[DELIMITER]} if DELIMITER in options else {})}

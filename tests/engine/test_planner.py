@@ -21,7 +21,7 @@ from braid.operators.event_times import ENDED
 from braid.operators.live_queries import LiveQueries
 from braid.sources.connectors.connector import Chunk, Extent, GappedExtent
 from braid.sources.connectors.generator import DATASETS
-from braid.sources.connectors.kafka.formats import REGISTRY
+from braid.sources.connectors.kafka.formats import registry_option
 from braid.sources.core.confinement import Confinement
 from braid.sources.core.outgoing import Outgoing
 from braid.sources.core.record_log import RecordLog
@@ -371,7 +371,11 @@ def test_a_stream_that_cannot_be_opened_costs_itself_only_and_is_tried_again(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("braid.engine.planning.planner.time.monotonic", lambda: now)
-    registry = {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1", REGISTRY: "http://127.0.0.1:1"}
+    registry = {
+        "topic": "t",
+        "properties.bootstrap.servers": "127.0.0.1:1",
+        registry_option("avro"): "http://127.0.0.1:1",
+    }
     kafka = StreamDefinition("k", "k", stream("k").schema, "kafka", "avro", registry)
     Confinement(outgoing=Outgoing(("public",))).write(folder.storage)
     folder.log(stream("a"), kafka, reading="k")

@@ -14,6 +14,7 @@ from tests.kit.client import Api
 from tests.kit.kafka import Broker, Topics
 from tests.kit.servers import ApacheKafka
 from tests.kit.waiting import wait_until
+from tests.sources.formats.protobuf_records import READINGS, framed, reading
 from tests.sources.formats.test_avro_messages import OLDER, encoded
 from tests.sources.registry_server import RegistryServer
 
@@ -97,6 +98,41 @@ def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker
     assert (stream["malformed"], stream["late"]) == (2, 0)
     reasons = [letter["detail"] for page in api.dead_letters(name) for letter in page]
     assert all(reason.startswith("partition 1, offset ") for reason in reasons)
+
+
+@pytest.mark.parametrize("format", ["protobuf", "json"])
+def test_messages_of_a_registry_are_queried(api: Api, broker: Broker, format: str) -> None:
+    registry, name, topic = RegistryServer(), f"{format}_{uuid.uuid4().hex[:8]}", broker.create_topic()
+    registry.schemas[1] = {"schema": READINGS, "schemaType": "PROTOBUF"}
+    registry.schemas[2] = {"schema": READINGS.replace("optional int32 k", "int32 k"), "schemaType": "PROTOBUF"}
+    registry.schemas[3] = {"schema": "{}", "schemaType": "JSON"}
+    times = [START + timedelta(seconds=n) for n in range(60)]
+    if format == "protobuf":
+        values = [framed(1 + n % 2, reading(n, int(at.timestamp()))) for n, at in enumerate(times)]
+    else:
+        values = [framed(3, json.dumps({"k": n, "t": f"{at:%FT%TZ}"}).encode(), b"") for n, at in enumerate(times)]
+    broker.produce(topic, [*values, framed(9, reading(0)), b"\xff"])
+    try:
+        api.create_stream(
+            f"CREATE STREAM {name} (k INT, t TIMESTAMP LATENESS INTERVAL '1' MINUTE) WITH (connector = 'kafka',"
+            f" topic = '{topic}', 'properties.bootstrap.servers' = '{broker.servers}',"
+            " 'scan.startup.mode' = 'earliest-offset',"
+            f" format = '{format}', '{format}.schema-registry.url' = '{registry.url}')"
+        )
+        (created,) = api.create_queries([{"sql": f"SELECT k, t FROM {name} WHERE k >= 50"}])
+
+        def rows() -> list[dict[str, object]]:
+            page_rows: list[dict[str, object]] = api.page(created["id"])["rows"]
+            return page_rows
+
+        wait_until(lambda: len(rows()) >= 10, 90, lambda: f"all selected tuples come: {api.stream(name)}")
+        wait_until(lambda: bool(api.stream(name)["malformed"] == 2), 60, lambda: str(api.stream(name)))
+    finally:
+        registry.stop()
+    assert [(row["k"], datetime.fromisoformat(str(row["t"]))) for row in rows()] == list(enumerate(times))[50:]
+    details = [letter["detail"] for page in api.dead_letters(name) for letter in page]
+    assert "none with the id 9" in details[0]
+    assert "must begin with byte 0" in details[1]
 
 
 @pytest.mark.long

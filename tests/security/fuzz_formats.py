@@ -59,6 +59,7 @@ from braid.sources.formats.limits import DecodingLimits
 from braid.sources.formats.ndjson import read_fast as read_fast_json
 from braid.sources.formats.record_batches import match_columns
 from braid.sources.formats.texts import is_utf8
+from tests.security import fuzz_protobuf
 from tests.security.mutations import mutated
 
 SCHEMA = StreamSchema(
@@ -406,6 +407,8 @@ FORMATS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterab
     "csv": (lambda: CSV_SEEDS, _csv),
     "avro": (avro_seeds, lambda body: [decode_avro_messages([body, None], SCHEMA, WRITER)]),
     "avro-schema": (schema_seeds, _avro_schema),
+    "protobuf": (fuzz_protobuf.message_seeds, partial(fuzz_protobuf.decode_messages, schema=SCHEMA)),
+    "protobuf-schema": (fuzz_protobuf.schema_seeds, partial(fuzz_protobuf.decode_schemas, schema=SCHEMA)),
     "parquet": (parquet_seeds, partial(_parquet, schema=SCHEMA)),
     "parts": (lambda: [b"\n".join(PARTS_SEEDS), *PARTS_SEEDS], _push("application/x-ndjson", PARTS)),
     "arrow-parts": (_parts_streams, _push("application/vnd.apache.arrow.stream", PARTS)),

@@ -82,6 +82,8 @@ def plain() -> Iterator[tuple[str, dict[str, Any]]]:
         f"{KAFKA}, format = 'avro', 'avro.schema-registry.url' = 'http://u:{MARK}@h'",
         f"{KAFKA}, format = 'avro', 'avro.schema-registry.url' = 'http://h',"
         f" 'avro.schema-registry.basic-auth.user-info' = 'u:{MARK}'",
+        f"{KAFKA}, format = 'json', 'json.schema-registry.url' = 'http://h',"
+        f" 'json.schema-registry.basic-auth.user-info' = 'u:{MARK}'",
         f"connector = 'file', path = 's3://AKID:{MARK}@bucket/x'",
     ):
         yield "/streams", {"sql": f"CREATE STREAM plain {COLUMNS} WITH ({options})"}

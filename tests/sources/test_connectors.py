@@ -20,7 +20,7 @@ NEEDED = {
     "flight": {"location": "grpc://127.0.0.1:1"},
     "file": {"path": "ads"},
 }
-OF_FORMAT = {("kafka", "avro"): {"avro.schema-registry.url": "http://127.0.0.1:1"}}
+OF_FORMAT = {("kafka", form): {f"{form}.schema-registry.url": "http://127.0.0.1:1"} for form in ("avro", "protobuf")}
 PARTITIONED = ("kafka", "flight")  # by the server, and there is none
 
 

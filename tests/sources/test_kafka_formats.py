@@ -17,7 +17,9 @@ from braid.sources.connectors.kafka.connector import KafkaConnector, validate_op
 from braid.sources.core.errors import NotAllowed, NotReady
 from braid.sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamSchema
 from braid.sources.core.storage import Storage
+from tests.docs.pages import TOP, fences
 from tests.kit.kafka import Topics
+from tests.sources.formats.protobuf_records import READINGS, framed, reading
 from tests.sources.formats.test_arrow_messages import stream_of
 from tests.sources.formats.test_avro_messages import OLDER, TIME, encoded
 from tests.sources.kafka_topics import EARLIEST, definition_of, ends
@@ -50,6 +52,11 @@ def said(chunk: Chunk) -> list[tuple[str, str]]:
     [
         ("csv", [b'5|"2026-01-01T00:00:00Z"', b"6|2026-01-01T00:00:01Z\n"], {"csv.delimiter": "|"}),
         ("avro", [encoded(AVRO, {"t": TIME, "k": k}) for k in (5, 6)], {"avro.schema": json.dumps(AVRO)}),
+        (
+            "protobuf",
+            [reading(5), reading(6)],
+            {"protobuf.schema": READINGS, "protobuf.message": "shop.Reading"},
+        ),
         ("arrow", [stream_of([{"k": 5, "t": 1}, {"k": 6, "t": 2}]), stream_of([])], {}),
     ],
 )
@@ -81,6 +88,32 @@ def test_a_registry_that_is_away_is_waited_for(topics: Topics, storage: Storage,
     chunk = chunk_of(source, 3)
     assert chunk.tuples.column("k").to_pylist() == [3, 3]
     assert "none with the id 4" in chunk.malformed[0].detail
+
+
+IN_JSON = b'{"k": 5, "t": "2026-01-01T00:00:00Z"}'
+
+
+@pytest.mark.parametrize(
+    ("format", "values"),
+    [
+        ("protobuf", [framed(3, reading(5)), framed(5, reading(5)), reading(5)]),
+        ("json", [framed(5, IN_JSON, b""), framed(3, IN_JSON, b""), IN_JSON]),
+    ],
+)
+def test_messages_of_a_registry_in_other_languages(
+    topics: Topics, storage: Storage, registry: RegistryServer, format: str, values: list[bytes]
+) -> None:
+    registry.schemas[3] = {"schema": READINGS, "schemaType": "PROTOBUF"}
+    registry.schemas[5] = {"schema": "{}", "schemaType": "JSON"}
+    topic = topics.create()
+    topics.produce(topic, [*values, None, values[0]])
+    options = {**EARLIEST, f"{format}.schema-registry.url": registry.url}
+    validate_options(SCHEMA, format, {"topic": topic, "properties.bootstrap.servers": topics.servers, **options})
+    chunk = chunk_of(KafkaConnector(definition_of(topics.servers, topic, SCHEMA, format, **options), storage), 5)
+    assert chunk.tuples.column("k").to_pylist() == [5, 5]
+    assert [place for place, _ in said(chunk)] == [f"partition 0, offset {offset}" for offset in (1, 2, 3)]
+    assert "of the registry is in" in chunk.malformed[0].detail
+    assert "must begin with byte 0" in chunk.malformed[1].detail
 
 
 FIELDS = (
@@ -198,6 +231,15 @@ def test_tuples_of_one_message_that_cannot_be_computed_leave_the_others(topics: 
     assert "offset 0: column 'ratio', computed as 1e0 / (k - who), must be finite, got inf" in fault.detail
 
 
+PAGE = (TOP / "docs" / "kafka-source.md").read_text(encoding="utf-8")
+STATEMENTS = [text for language, text in fences(PAGE) if language == "sql" and text.startswith("CREATE STREAM")]
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_the_statements_of_the_page_are_taken(text: str) -> None:
+    assert isinstance(parse_statement(text.rstrip().removesuffix(";")), CreateStream)
+
+
 @pytest.mark.parametrize(
     ("format", "options", "metadata", "says"),
     [
@@ -210,6 +252,37 @@ def test_tuples_of_one_message_that_cannot_be_computed_leave_the_others(topics: 
         (
             "avro",
             {"avro.schema-registry.url": "http://h", "avro.schema-registry.basic-auth.user-info": "u:hunter2"},
+            (),
+            "must be a reference",
+        ),
+        (
+            "avro",
+            {"avro.schema": json.dumps(AVRO), "avro.schema-registry.basic-auth.user-info": "secret:x"},
+            (),
+            "goes with 'avro.schema-registry.url' only",
+        ),
+        ("protobuf", {}, (), "must have one of the options 'protobuf.schema' and 'protobuf.schema-registry.url'"),
+        ("protobuf", {"protobuf.schema": "message M {"}, (), "well-formed"),
+        ("protobuf", {"protobuf.schema": READINGS}, (), "several messages one must be named"),
+        ("protobuf", {"protobuf.schema": READINGS, "protobuf.message": "Other"}, (), "column 'k' must be castable"),
+        ("protobuf", {"protobuf.schema": "message M {}"}, (), "column 'k' must be a field of the Protobuf message M"),
+        ("protobuf", {"protobuf.schema-registry.url": "h:8081"}, (), "'http://HOST:PORT'"),
+        (
+            "protobuf",
+            {"protobuf.schema-registry.url": "http://h", "protobuf.message": "M"},
+            (),
+            "goes with 'protobuf.schema' only",
+        ),
+        ("json", {"json.schema-registry.url": "h:8081"}, (), "'http://HOST:PORT'"),
+        (
+            "json",
+            {"json.schema-registry.basic-auth.user-info": "secret:x"},
+            (),
+            "goes with 'json.schema-registry.url' only",
+        ),
+        (
+            "json",
+            {"json.schema-registry.url": "http://h", "json.schema-registry.basic-auth.user-info": "u:hunter2"},
             (),
             "must be a reference",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 
@@ -55,12 +56,20 @@ def test_what_is_said_of_a_topic_stays(broker: Broker) -> None:
     assert [str(column.type) for column in place.sample.columns] == ["INT", "TIMESTAMP"]
 
 
+def test_messages_in_json_of_a_registry_are_looked_at_without_their_headers(broker: Broker) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, [struct.pack(">bI", 0, 7) + json.dumps({"a": n}).encode() for n in range(5)])
+    given = {"format": "json", "json.schema-registry.url": "http://127.0.0.1:1"}
+    place = sample_place("kafka", options(broker, topic, **given), Confinement())
+    assert [(column.name, str(column.type)) for column in place.sample.columns] == [("a", "INT")]
+
+
 def test_a_topic_that_has_nothing_to_look_at_is_refused(broker: Broker) -> None:
     with pytest.raises(NotAllowed, match="must have a message"):
         sample_place("kafka", options(broker, broker.create_topic()), Confinement())
     with pytest.raises((NotAllowed, NotReady), match="no-such-topic"):
         sample_place("kafka", options(broker, "no-such-topic"), Confinement())
-    for form in ("avro", "arrow", "xml"):
+    for form in ("avro", "protobuf", "arrow", "xml"):
         with pytest.raises(NotAllowed, match="'json' and 'csv'"):
             sample_place("kafka", options(broker, "t", format=form), Confinement())
 
