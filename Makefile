@@ -36,7 +36,6 @@ test: ## the gate: set up, then lint, types and all tests but those of test-more
 	$(call step,mypy and what tests need,bash tests/install.sh & $(PY) -m mypy -p braid && wait $$!)
 	$(call step,audit,$(PY) -m tests.security.audit --if-reachable)
 	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone and not long")
-	$(call step,pytest of what measures,$(PY) -m pytest -m alone tests/bench_driver)
 	@printf '\n── all passed\n'
 
 check: ## the inner loop, two minutes: rules, types, and the quick tests of what differs from SINCE (HEAD if not given)
@@ -58,6 +57,7 @@ unit: setup ## the tests that need no running service
 
 test-more: setup ## what takes a minute a test: executors, Prometheus, pauses and sinks under kills, power cuts, groups and split keys, a backup, secrets; twenty minutes
 	$(call step,pytest of what takes long,$(PY) -m pytest -n 2 --dist loadgroup -m long)
+	$(call step,pytest of what measures,$(PY) -m pytest -m alone tests/bench_driver)
 
 test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, and all other tests
 	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_ORACLE_WINDOWS=2000 BRAID_ORACLE_MINUTES=10 BRAID_CRASH_KILLS=15 $(PY) -m pytest)

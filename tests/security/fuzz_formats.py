@@ -1,8 +1,8 @@
-"""Decode mutations of good inputs in a process of its own: ``fuzz_formats FORMAT SEED A B FILE``.
+"""Decode mutations of good inputs in a process of its own: ``fuzz_formats FORMATS SEED A B FILE``.
 
-Decodes the mutations A to B. FILE says which one is under way, so that whoever waits can tell which one ended the
-process; what is accepted is read to its end. The last line printed is a JSON object: how many were accepted, and the
-most memory there was, in bytes.
+Decodes the mutations A to B of each format. FILE says which one is under way, so that whoever waits can tell which one
+ended the process; what is accepted is read to its end. The last line printed is a JSON object: how many were accepted
+and refused of each format, and the most memory there was, in bytes.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ SCHEMA = StreamSchema(
     "time",
     0,
 )
+PLACE = struct.Struct("<24sq")
+"""What FILE has: a format, and the number of a mutation, -1 for what mutations are made of."""
 LIMITS = DecodingLimits(rows=20_000, unpacked_bytes=16 << 20, malformed=2_000)
 NOON = datetime(2024, 1, 31, 12, 0, 0, 123456)
 TIMES = pa.array([NOON, None, NOON], pa.timestamp("us"))
@@ -448,26 +450,34 @@ def max_memory() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def main(form: str, seed: str, first: int, end: int, told: Path) -> None:
-    """Decode mutations; see the module."""
+def main(forms: str, seed: str, first: int, end: int, told: Path) -> None:
+    """Decode mutations of formats, given with commas between them; see the module."""
+    told.write_bytes(bytes(PLACE.size))
+    counts: dict[str, dict[str, int]] = {}
+    with told.open("r+b") as file, mmap.mmap(file.fileno(), PLACE.size) as place:
+        for form in forms.split(","):
+            counts[form] = _decode_mutations(form, seed, range(first, end), place)
+    print(orjson.dumps({"counts": counts, "memory": max_memory()}).decode())
+
+
+def _decode_mutations(form: str, seed: str, numbers: range, place: mmap.mmap) -> dict[str, int]:
     make_seeds, decode_all = FORMATS[form]
     seeds, counts = make_seeds(), Counter[str]()
+    PLACE.pack_into(place, 0, form.encode(), -1)
     for body in seeds:
         for decoded in decode_all(body):
             read_to_the_end(decoded)
-    told.write_bytes(bytes(8))
-    with told.open("r+b") as file, mmap.mmap(file.fileno(), 8) as place:
-        for number in range(first, end):
-            struct.pack_into("<q", place, 0, number)
-            body = mutated(seeds, Random(f"{form} {seed} {number}"))
-            try:
-                for decoded in decode_all(body):
-                    read_to_the_end(decoded)
-                counts["accepted"] += 1
-            except BraidError as problem:
-                problem.detail.encode()
-                counts["refused"] += 1
-    print(orjson.dumps({**counts, "memory": max_memory()}).decode())
+    for number in numbers:
+        PLACE.pack_into(place, 0, form.encode(), number)
+        body = mutated(seeds, Random(f"{form} {seed} {number}"))
+        try:
+            for decoded in decode_all(body):
+                read_to_the_end(decoded)
+            counts["accepted"] += 1
+        except BraidError as problem:
+            problem.detail.encode()
+            counts["refused"] += 1
+    return counts
 
 
 if __name__ == "__main__":
