@@ -149,7 +149,7 @@ def of_service(api: Api, query: str, count: int) -> list[list[Json]]:
     rows: list[dict[str, Json]] = []
 
     def are_there() -> bool:
-        rows[:] = api.page(query)["rows"]
+        rows[:] = api.page(query, limit=10_000)["rows"]
         return len(rows) >= count
 
     wait_until(are_there, SECONDS, lambda: f"query {query} has {count} rows, it has {len(rows)}")
@@ -226,3 +226,27 @@ def body(tuples: Sequence[dict[str, Any]], form: str) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_files_that_duckdb_wrote_give_the_rows_that_it_reads_from_them(api: Api, tmp_path: Path, form: str) -> None:
+    stream = f"orders_{uuid.uuid4().hex[:8]}"
+    tuples = orders(11, 600)
+    with connected() as duck:
+        duck.execute(
+            f"CREATE TEMP TABLE s AS SELECT unnest(CAST(j AS {DUCK})) FROM (SELECT unnest($1)::JSON AS j)",
+            [[orjson.dumps(row).decode() for row in tuples]],
+        )
+        for part in range(3):
+            target = f"'{tmp_path}/{part}.{form}' (FORMAT {form})"
+            duck.execute(f"COPY (FROM s WHERE id % 3 = {part} ORDER BY id) TO {target}")
+        windows = [(text, expected) for text, expected in windowed(stream) if "{table}" not in text]
+        expected = [duck.execute(text).fetchall() for _, text in windows]
+    api.create_stream(
+        f"CREATE STREAM {stream} ({COLUMNS}, t TIMESTAMP LATENESS INTERVAL '1' MINUTE)"
+        f" WITH (connector = 'file', path = '{tmp_path}', format = '{form}', bounded = 'true')"
+    )
+    queries = [query["id"] for query in api.create_queries([{"sql": text} for text, _ in windows])]
+    for query, (text, _), rows in zip(queries, windows, expected, strict=True):
+        assert lines(of_service(api, query, len(rows))) == lines(rows), text
+    assert api.stream(stream)["malformed"] == 0
