@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -21,7 +22,7 @@ from braid.sources.formats.columns import convert_text, convert_values, nulls, o
 from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes, whole_batch
 from braid.sources.formats.json_rows import convert_json_texts
 from braid.sources.formats.limits import BODY, PIECE, DecodingLimits
-from braid.sources.formats.nested import fields_of, list_column, lists_of, struct_column
+from braid.sources.formats.nested import dicts_and_lists, fields_of, list_column, lists_of, struct_column
 from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 from braid.sources.formats.time_formats import is_epoch, times_of
 
@@ -121,6 +122,8 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
         return _parts if _fits_parts(arrow_type, field) else None
     if kind == "JSON":
         return _json_texts if is_text(arrow_type) else None
+    if kind == "VARCHAR" and _is_bytes(arrow_type):
+        return _base64
     if is_text(arrow_type):
         return _from_text if kind in ("VARCHAR", "DATE", "TIMESTAMP", "DECIMAL") else None
     if kind == "BOOLEAN":
@@ -142,6 +145,15 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
     if types.is_timestamp(arrow_type):
         return _timestamps if kind == "TIMESTAMP" else None
     return _epochs if is_epoch(field) and (types.is_integer(arrow_type) or types.is_floating(arrow_type)) else None
+
+
+def _is_bytes(arrow_type: pa.DataType) -> bool:
+    return types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_fixed_size_binary(arrow_type)
+
+
+def _base64(array: pa.Array, field: Field) -> DecodedColumn:  # noqa: ARG001 - a converter
+    texts = [None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()]
+    return DecodedColumn(pa.array(texts, pa.string()), {})
 
 
 def _fits_parts(arrow_type: Any, field: Field) -> bool:
@@ -336,4 +348,6 @@ def _shown(array: pa.Array) -> list[Any]:
         array = array.view(pa.timestamp(array.type.unit)).cast(pa.string())
     elif types.is_date(array.type):
         array = array.cast(pa.string())
+    elif types.is_nested(array.type):
+        return dicts_and_lists(array, _shown)
     return list(array.to_pylist())

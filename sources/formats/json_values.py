@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from braid.sources.formats.nested import lists_of
+from braid.sources.formats.nested import dicts_and_lists
 
 _NOT_FINITE = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
 
@@ -47,29 +47,12 @@ def _values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         return numbers
     if _has_parts(kind):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        return [value for chunk in chunks for value in _with_parts(chunk)]
+        return [value for chunk in chunks for value in _of_chunk(chunk)]
     return column.to_pylist()
 
 
-def _with_parts(array: Any) -> list[Any]:
-    if isinstance(array.type, pa.JsonType):
-        return _raw(array.storage)
-    is_null = np.asarray(array.is_null()).tolist()
-    if pa.types.is_struct(array.type):
-        names = [array.type.field(number).name for number in range(array.type.num_fields)]
-        members = [_values(member) for member in array.flatten()]
-        rows = zip(*members, strict=True) if members else ([] for _ in range(len(array)))
-        return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
-    lists = lists_of(array)
-    values = _values(lists.values)
-    ends = np.cumsum(lists.lengths).tolist()
-    parts: list[Any] = [values[end - length : end] for end, length in zip(ends, lists.lengths.tolist(), strict=True)]
-    if lists.keys is not None:
-        keys = lists.keys.to_pylist()
-        parts = [
-            dict(zip(keys[end - len(part) : end], part, strict=True)) for end, part in zip(ends, parts, strict=True)
-        ]
-    return [None if null else part for null, part in zip(is_null, parts, strict=True)]
+def _of_chunk(array: Any) -> list[Any]:
+    return _raw(array.storage) if isinstance(array.type, pa.JsonType) else dicts_and_lists(array, _values)
 
 
 def _raw(texts: pa.Array | pa.ChunkedArray) -> list[Any]:

@@ -5,7 +5,7 @@ What does not fit in a part makes the whole value not fit; the message names the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -47,6 +47,27 @@ def _places(starts: Numbers, lengths: Numbers) -> Numbers:
     """Return the places of runs, each of which begins at one of ``starts``."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+
+
+def dicts_and_lists(array: Any, values_of: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return structs and maps as dicts, arrays as lists, of what ``values_of`` gives for the columns of their parts."""
+    is_null = np.asarray(array.is_null()).tolist()
+    if pa.types.is_struct(array.type):
+        names = [member.name for member in array.type]
+        members = [values_of(member) for member in array.flatten()]
+        rows = zip(*members, strict=True) if members else ((),) * len(array)
+        return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
+    lists = lists_of(array)
+    values, lengths = values_of(lists.values), lists.lengths.tolist()
+    ends = np.cumsum(lists.lengths).tolist()
+    parts: list[Any] = [values[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    if lists.keys is not None:
+        keys = lists.keys.to_pylist()
+        parts = [
+            dict(zip(keys[end - length : end], part, strict=True))
+            for end, length, part in zip(ends, lengths, parts, strict=True)
+        ]
+    return [None if null else part for null, part in zip(is_null, parts, strict=True)]
 
 
 def fields_of(field: Field) -> Iterator[Field]:

@@ -1,7 +1,7 @@
 """The types of columns and casts, by Braid's names and by those of Flink, PostgreSQL, DuckDB and MySQL.
 
 A size that Braid does not have is the next larger one: SMALLINT is INT, REAL is DOUBLE. Lengths of texts and digits of
-seconds are read, and not enforced. ``STRUCT<a INT>``, ``STRUCT(a INT)`` and ``ROW(a INT)`` are one type, ``ARRAY<INT>``
+seconds are read, and not enforced. Bytes are texts, in base 64. ``STRUCT<a INT>``, ``STRUCT(a INT)`` and ``ROW(a INT)`` are one type, ``ARRAY<INT>``
 and ``INT[]`` another.
 """
 
@@ -33,7 +33,7 @@ _NAMES: dict[ColumnType, tuple[str, ...]] = {
     INT: ("INT", "INTEGER", "INT4", "INT32", "SMALLINT", "INT2", "INT16", "TINYINT"),
     BIGINT: ("BIGINT", "INT8", "INT64"),
     DOUBLE: ("DOUBLE", "FLOAT", "FLOAT8", "FLOAT64", "REAL", "FLOAT4", "FLOAT32"),
-    VARCHAR: ("VARCHAR", "TEXT", "STRING", "CHAR", "CHARACTER"),
+    VARCHAR: ("VARCHAR", "TEXT", "STRING", "CHAR", "CHARACTER", "BYTES", "BYTEA", "VARBINARY", "BINARY", "BLOB"),
     DATE: ("DATE",),
     TIMESTAMP: ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_LTZ", "DATETIME"),
     JSON: ("JSON", "JSONB"),
@@ -41,10 +41,9 @@ _NAMES: dict[ColumnType, tuple[str, ...]] = {
 _TYPES = {name: kind for kind, names in _NAMES.items() for name in names}
 _DECIMALS = ("DECIMAL", "NUMERIC")
 _WITH_LENGTH = {
-    **dict.fromkeys(("VARCHAR", "CHAR", "CHARACTER"), "the length"),
+    **dict.fromkeys(("VARCHAR", "CHAR", "CHARACTER", "VARBINARY", "BINARY"), "the length"),
     **dict.fromkeys(("FLOAT", *_NAMES[TIMESTAMP]), "the precision"),
 }
-_BYTES = ("BYTES", "BYTEA", "VARBINARY", "BINARY", "BLOB")
 _NESTED = ("STRUCT", "ROW", "ARRAY", "MAP")
 _KNOWN_TYPES = (
     "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE, TIMESTAMP, STRUCT<name type, …>, ARRAY<type>,"
@@ -114,12 +113,6 @@ def _parse_plain(cursor: Cursor) -> ColumnType:
     name = token.text.upper()
     if name in _DECIMALS:
         return _parse_decimal(cursor, token.start)
-    if name in _BYTES:
-        raise cursor.not_allowed(
-            f"The type {token.text} does not exist: a column cannot hold bytes. Write VARCHAR, and send bytes as text,"
-            " in base 64 or hexadecimal digits.",
-            token.start,
-        )
     if name not in _TYPES:
         raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_KNOWN_TYPES}.", token.start)
     if name == "DOUBLE":
