@@ -1,8 +1,8 @@
 """The types of columns and casts, by Braid's names and by those of Flink, PostgreSQL, DuckDB and MySQL.
 
 A size that Braid does not have is the next larger one: SMALLINT is INT, REAL is DOUBLE. Lengths of texts and digits of
-seconds are read, and not enforced. Bytes are texts, in base 64. ``STRUCT<a INT>``, ``STRUCT(a INT)`` and ``ROW(a INT)`` are one type, ``ARRAY<INT>``
-and ``INT[]`` another.
+seconds are read, and not enforced. Bytes are texts, in base 64. ``STRUCT<a INT>``, ``STRUCT(a INT)`` and ``ROW(a INT)``
+are one type, ``ARRAY<INT>`` and ``INT[]`` another.
 """
 
 from __future__ import annotations
