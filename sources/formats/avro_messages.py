@@ -10,6 +10,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+import pyarrow as pa
 from fastavro import schemaless_reader
 
 from braid.sources.core.errors import NotAllowed
@@ -45,7 +46,7 @@ def check_columns(schema: Schema, writer: AvroSchema) -> None:
         if name is None:
             names = ", ".join(map(repr, list(writer.columns)[:50]))
             raise NotAllowed(f"Column {field.name!r} must be a field of the Avro schema, which has {names}.")
-        kind = writer.columns[name]
+        kind = _kind(writer, name, field)
         if kind is not None and converter_of(kind, field) is None:
             raise NotAllowed(f"Column {field.name!r} must be castable to {field.type}; the Avro schema has {kind}.")
 
@@ -75,4 +76,9 @@ def _column(field: Field, rows: Sequence[Any], writer: AvroSchema) -> DecodedCol
     name = field_of(list(writer.columns), field.input_name)
     if name is None:
         return nulls(len(rows), field)
-    return typed_column(field, [row.get(name) for row in rows], writer.columns[name], "Avro")
+    return typed_column(field, [row.get(name) for row in rows], _kind(writer, name, field), "Avro")
+
+
+def _kind(writer: AvroSchema, name: str, field: Field) -> pa.DataType | None:
+    """Return the Arrow type of a field's values; None where they are read one by one, as JSON is."""
+    return None if field.type.kind == "JSON" else writer.columns[name]

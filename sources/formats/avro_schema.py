@@ -44,7 +44,7 @@ _TIMES: dict[tuple[str, str], pa.DataType] = {
 class AvroSchema:
     """``parsed`` is for the reader; ``columns`` maps fields to the Arrow types of their values.
 
-    That is None where the values of a field are not all of one simple type.
+    That is None where the values of a field, or what is in them, may be of several types.
     """
 
     parsed: Any
@@ -62,7 +62,7 @@ def read_schema(text: str, referenced: Mapping[str, Any] | None = None) -> AvroS
         raise NotAllowed("An Avro schema must be that of a record.")
     try:
         _least_size(parsed, named_types, {}, ())
-        columns = {field["name"]: _column_type(field, named_types) for field in parsed["fields"]}
+        columns = {field["name"]: _arrow_type(field["type"], named_types) for field in parsed["fields"]}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:  # the library lets much pass
         raise NotAllowed(f"An Avro schema must be well-formed: {_brief(problem)}.") from None
     return AvroSchema(parsed, columns)
@@ -103,9 +103,8 @@ def _mark_times(schema: Any) -> Any:
     return marked
 
 
-def _column_type(field: Mapping[str, Any], named_types: Mapping[str, Any]) -> pa.DataType | None:
-    """Return the Arrow type of a field's values, None for what is not simple."""
-    schema = field["type"]
+def _arrow_type(schema: Any, named_types: Mapping[str, Any]) -> pa.DataType | None:
+    """Return the Arrow type of values, None where they, or what is in them, may be of several types."""
     if isinstance(schema, list):
         variants = [variant for variant in schema if variant != "null" and variant != {"type": "null"}]
         if len(variants) > 1:
@@ -118,6 +117,12 @@ def _column_type(field: Mapping[str, Any], named_types: Mapping[str, Any]) -> pa
         precision, scale = properties.get("precision", 0), properties.get("scale", 0)
         is_simple = type(precision) is type(scale) is int and 0 <= scale <= precision and 1 <= precision <= 38
         return pa.decimal128(precision, scale) if is_simple else None
+    if kind in ("record", "error"):
+        members = [(field["name"], _arrow_type(field["type"], named_types)) for field in properties["fields"]]
+        return None if any(member is None for _, member in members) else pa.struct(members)
+    if kind in ("array", "map"):
+        inner = _arrow_type(properties["items" if kind == "array" else "values"], named_types)
+        return None if inner is None else pa.list_(inner) if kind == "array" else pa.map_(pa.string(), inner)
     time = properties.get(_TIME)
     return (_TIMES.get((kind, time)) if isinstance(time, str) else None) or _SIMPLE.get(kind)
 

@@ -16,6 +16,7 @@ Every type takes ``null``.
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Callable
@@ -154,14 +155,16 @@ def _timestamp(value: Any, time_format: str) -> int:
 def json_text(value: Any) -> str:
     """Return the JSON text of what a JSON parser gave; UnfitError for what is no JSON."""
     try:
-        return orjson.dumps(value, default=_exact_number).decode()
+        return orjson.dumps(value, default=_as_json).decode()
     except (orjson.JSONEncodeError, ValueError, RecursionError) as problem:
         raise UnfitError(f"as JSON it must be writable again: {str(problem)[:100]}") from None
 
 
-def _exact_number(value: Any) -> orjson.Fragment:
+def _as_json(value: Any) -> Any:
     if isinstance(value, Decimal) and value.is_finite():
         return orjson.Fragment(str(value))
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 

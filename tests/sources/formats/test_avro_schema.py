@@ -42,8 +42,11 @@ def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
         (logical("long", "unheard-of"), pa.int64()),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, pa.string()),
         ({"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 5}, pa.decimal128(5, 0)),
-        ({"type": "array", "items": "long"}, None),
-        (record(("x", "long"), name="Inner"), None),
+        ({"type": "array", "items": "long"}, pa.list_(pa.int64())),
+        ({"type": "map", "values": ["null", logical("int", "date")]}, pa.map_(pa.string(), pa.date32())),
+        (record(("x", "long"), name="Inner"), pa.struct([("x", pa.int64())])),
+        ({"type": "array", "items": ["string", "long"]}, None),
+        (record(("x", ["string", "long"]), name="Inner"), None),
     ],
 )
 def test_types_of_fields(kind: Any, arrow: pa.DataType | None) -> None:
