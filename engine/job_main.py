@@ -40,7 +40,7 @@ from braid.engine.planning.replaying import DEFAULT_SHARE
 from braid.engine.recovery.isolation_log import begin_attempt
 from braid.engine.sink import RouterSink, sweep_unpublished
 from braid.engine.spark.executor_pool import ExecutorPool
-from braid.engine.spark.executors import REGISTERED, read_most, read_wanted
+from braid.engine.spark.executors import REGISTERED, read_max, read_wanted
 from braid.engine.spark.spark_conf import KEPT_MEMORY, slots
 from braid.engine.spark.worker_memory import default_limit
 from braid.operators.state.key_groups import spread_over_partitions
@@ -173,9 +173,9 @@ def main(arguments: list[str] | None = None) -> int:
     spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
     storage = Storage(options.data_dir)
     storage.delete(REGISTERED)
-    most_executors = read_most(storage)
+    max_executors = read_max(storage)
     largest_conf = (
-        spark_conf if most_executors is None else {**spark_conf, "spark.executor.instances": str(most_executors)}
+        spark_conf if max_executors is None else {**spark_conf, "spark.executor.instances": str(max_executors)}
     )
     wanted_partitions = options.partitions or slots(options.master, largest_conf)
     with noting_damage(storage):

@@ -33,11 +33,11 @@ class BatchBudget:
     """
 
     def __init__(
-        self, target_seconds: float, first: int = 200_000, least: int = 1_000, most: int = 100_000_000
+        self, target_seconds: float, first: int = 200_000, minimum: int = 1_000, maximum: int = 100_000_000
     ) -> None:
         self._target = target_seconds
-        self._least = least
-        self._most = most
+        self._min = minimum
+        self._max = maximum
         self._recent: list[tuple[float, float]] = []
         self.tuples = first
 
@@ -66,7 +66,7 @@ class BatchBudget:
                 self._change(min(2.0, max(0.8, self._target / mean)))
 
     def _change(self, factor: float) -> None:
-        self.tuples = min(max(int(self.tuples * factor), self._least), self._most)
+        self.tuples = min(max(int(self.tuples * factor), self._min), self._max)
         self._recent = []
 
 

@@ -41,12 +41,12 @@ class Registered:
     idle: bool
 
 
-def write_requests(storage: Storage, most_executors: int, requests: Sequence[ExecutorRequest]) -> None:
+def write_requests(storage: Storage, max_executors: int, requests: Sequence[ExecutorRequest]) -> None:
     """Ask for the executors of the last of ``requests``; those before it are kept for the record.
 
-    There can be ``most_executors`` one day, and no more.
+    There can be ``max_executors`` one day, and no more.
     """
-    storage.put(WANTED, orjson.dumps({"most": most_executors, "asked": [asdict(request) for request in requests]}))
+    storage.put(WANTED, orjson.dumps({"most": max_executors, "asked": [asdict(request) for request in requests]}))
 
 
 def read_requests(storage: Storage) -> list[ExecutorRequest]:
@@ -60,7 +60,7 @@ def read_wanted(storage: Storage) -> int | None:
     return requests[-1].wanted if requests else None
 
 
-def read_most(storage: Storage) -> int | None:
+def read_max(storage: Storage) -> int | None:
     """Return how many executors there can be one day, None while nobody says."""
     return _read_file(storage).get("most")
 

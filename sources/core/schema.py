@@ -102,10 +102,10 @@ class ColumnType:
         return not self.members and self.kind != "JSON"
 
     @property
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """How many bytes a value takes at least, NULL included: that of a text is where it ends."""
         if self.kind == "STRUCT":
-            return sum(kind.least_bytes for _, kind in self.members)
+            return sum(kind.min_bytes for _, kind in self.members)
         return 4 if self.members or self.kind in ("VARCHAR", "JSON") else self.arrow.bit_width // 8
 
     def has_kind(self, kind: str) -> bool:

@@ -111,7 +111,7 @@ def whole_batch(schema: Schema, arrays: Sequence[pa.Array]) -> pa.RecordBatch | 
 
 def row_bytes(schema: Schema) -> int:
     """Return how many bytes a row takes at least, NULLs included: that of a text is where it ends."""
-    return sum(f.type.least_bytes for f in schema.fields)
+    return sum(f.type.min_bytes for f in schema.fields)
 
 
 class Gathered:

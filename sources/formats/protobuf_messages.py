@@ -69,7 +69,7 @@ class ProtobufReader:
         return self._narrowed.size(record)
 
     def _check_size(self, record: bytes) -> None:
-        if len(record) > self._narrowed.least_bytes(MESSAGE.unpacked_bytes):
+        if len(record) > self._narrowed.min_bytes(MESSAGE.unpacked_bytes):
             MESSAGE.check_bytes(self.size(record))
 
 

@@ -102,7 +102,7 @@ class Narrowed:
             size += record.count(begin) * cost
         return size
 
-    def least_bytes(self, size: int) -> int:
+    def min_bytes(self, size: int) -> int:
         """Return how many bytes a message must have at least to take ``size`` once it is decoded."""
         return size // (self.of_byte + max(self.costs.values(), default=0) // 2)  # a message within takes two at least
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from braid.engine.data_layout import PARTITIONS
-from braid.engine.spark.executors import WANTED, Registered, read_most, read_wanted, write_registered
+from braid.engine.spark.executors import WANTED, Registered, read_max, read_wanted, write_registered
 from braid.session.settings import Settings
 from braid.session.upkeep.scaling import KEPT, NOT_DECIDED, Scaling
 from braid.sources.core.storage import Storage
@@ -73,7 +73,7 @@ def cluster(tmp_path: Path) -> Cluster:
 def test_executors_are_asked_for_while_tuples_take_long_and_given_back_when_none_come(cluster: Cluster) -> None:
     cluster.register(1)
     assert read_wanted(cluster.storage) == cluster.scaling.wanted == 1
-    assert read_most(cluster.storage) == 3
+    assert read_max(cluster.storage) == 3
     cluster.batches(7, latency=9, cores=2.0)
     assert read_wanted(cluster.storage) == 2
     cluster.register(2)
