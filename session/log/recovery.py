@@ -23,8 +23,8 @@ from braid.sources.core.storage import Storage, not_read_back
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
     """Apply what the logs have since a snapshot to its ``state`` and to ``idempotency``; CorruptData for a gap."""
     idempotency.load()
-    replay = _Replay(storage, state, idempotency)
     changelogs = RecordLog(storage, CHANGELOGS)
+    replay = _Replay(storage, state, idempotency, changelogs)
     if changelogs.latest() < state.epoch:  # the newest ones are always kept
         changelogs.needed(state.epoch)
     for _, record in _following(changelogs, state.epoch):
@@ -37,10 +37,11 @@ def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency)
 
 
 class _Replay:
-    def __init__(self, storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
+    def __init__(self, storage: Storage, state: SessionState, idempotency: Idempotency, changelogs: RecordLog) -> None:
         self._requests = open_journal(storage, FOLDER).after(state.requests)
         self._storage = storage
         self._batches = RecordLog(storage, BATCHES)
+        self._changelogs = changelogs
         self._state = state
         self._idempotency = idempotency
 
@@ -62,6 +63,8 @@ class _Replay:
     def batches_upto(self, seq: int | None) -> None:
         """Apply the batch records up to ``seq``, or all when it is None: by then their changelogs are applied."""
         for _, record in _following(self._batches, self._state.applied_seq, seq):
+            if record["epoch"] > self._state.epoch:  # a batch is of an epoch whose changelog is there
+                self._changelogs.needed(self._state.epoch + 1)
             self._state.apply_batch(record)
 
 

@@ -397,6 +397,14 @@ def test_a_missing_record_is_said_not_skipped(driver: Driver) -> None:
         driver.recovered()
 
 
+def test_the_newest_changelog_that_is_missing_is_named(driver: Driver) -> None:
+    driver.run(SELECTION.format("purchases", 5))
+    newest = driver.storage.names("changelogs")[-1]
+    driver.storage.delete(f"changelogs/{newest}")
+    with pytest.raises(CorruptData, match=f"changelogs/{newest}.*it is missing"):
+        driver.recovered()
+
+
 @pytest.mark.parametrize("torn", [b"", b"\0\0\0", b'{"seq":3,"previous_ep'])
 def test_what_is_told_without_a_flush_may_be_torn(driver: Driver, torn: bytes) -> None:
     driver.run(SELECTION.format("purchases", 1))
