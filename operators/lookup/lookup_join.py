@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from braid.operators import kernels
 from braid.operators.expressions import Expression, columns_of
@@ -25,6 +24,7 @@ from braid.operators.state.keys import as_numbers, encode_keys
 from braid.operators.tuples import Tuples
 from braid.sources.core.columns import one_array
 from braid.sources.core.storage import Storage, not_read_back
+from braid.sources.formats.nested import row_bytes
 
 Numbers = npt.NDArray[np.int64]
 
@@ -300,10 +300,8 @@ class _Pairs:
 
 
 def _longest(column: pa.Array) -> int:
-    """Return how many bytes the longest text of a column has; 0 for columns of other types."""
-    if not pa.types.is_string(column.type):
-        return 0
-    return pc.max(pc.binary_length(column)).as_py() or 0
+    """Return how many bytes the longest text of a column has, or the largest value with parts; 0 for other types."""
+    return int(row_bytes(column).max(initial=0))
 
 
 def _rows_of(tuples: Tuples, rows: Numbers, names: Iterable[str]) -> Mapping[str, pa.Array]:

@@ -18,10 +18,12 @@ from braid.operators import expressions
 from braid.operators.expressions import Expression, columns_of
 from braid.operators.tuples import Tuples
 from braid.sources.core.schema import ColumnType
-from braid.sources.formats.nested import Lists, lists_of
+from braid.sources.formats.nested import Lists, Numbers, lists_of, row_bytes
 
 MAX_AT_ONCE = 1_000_000
-"""How many tuples are formed at once, about."""
+"""How many tuples are formed at once."""
+MAX_BYTES = 1 << 28
+"""How many bytes of texts and parts they may have, or that of one tuple if it is more."""
 
 
 @dataclass(frozen=True)
@@ -77,27 +79,42 @@ def unnested(tuples: Tuples, array: Any, unnest: Unnest, needed: set[str]) -> It
     lists = lists_of(array)
     counts = np.maximum(lists.lengths, 1) if unnest.left else lists.lengths
     ends, element_ends = np.cumsum(counts), np.cumsum(lists.lengths)
-    kept = [name for name in needed if name in tuples.columns]
-    first = 0
-    while first < tuples.length:
-        before = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + MAX_AT_ONCE, side="right")))
-        rows = np.repeat(np.arange(first, last), counts[first:last])
-        nth = np.arange(before, before + len(rows)) - (ends - counts)[rows]
+    kept = {name: tuples.columns[name] for name in needed if name in tuples.columns}
+    sizes = sum(map(row_bytes, kept.values()), start=np.zeros(tuples.length, np.int64))
+    first, total = 0, int(counts.sum())
+    while first < total:
+        last = _piece_end(first, counts, ends, sizes)
+        numbers = np.arange(first, last)
+        rows = np.searchsorted(ends, numbers, side="right")
+        nth = numbers - (ends - counts)[rows]
         missing = lists.lengths[rows] == 0
         places = np.where(missing, 0, (element_ends - lists.lengths)[rows] + nth)
         at = pa.array(rows)
-        columns = {name: tuples.columns[name].take(at) for name in kept}
+        columns = {name: column.take(at) for name, column in kept.items()}
         columns |= _elements(unnest, lists, places, nth + 1, missing, needed)
         yield pa.RecordBatch.from_pydict(columns)
         first = last
 
 
+def _piece_end(first: int, counts: Numbers, ends: Numbers, sizes: Numbers) -> int:
+    """Return up to where tuples are formed at once from ``first`` on: so many, of so many bytes, or one."""
+    row = int(np.searchsorted(ends, first, side="right"))
+    before = np.concatenate([[0], np.cumsum(counts[row:] * sizes[row:])])  # of all tuples that each row becomes
+    begun = first - int(ends[row] - counts[row])
+    upto = int(before[0]) + begun * int(sizes[row]) + MAX_BYTES
+    last_row = int(np.searchsorted(before, upto, side="right")) - 1
+    if last_row >= len(counts) - row:
+        return min(int(ends[-1]), first + MAX_AT_ONCE)
+    of_row = (upto - int(before[last_row])) // max(int(sizes[row + last_row]), 1)
+    last = int(ends[row + last_row] - counts[row + last_row]) + min(int(of_row), int(counts[row + last_row]))
+    return min(max(last, first + 1), first + MAX_AT_ONCE)
+
+
 def _elements(
     unnest: Unnest,
     lists: Lists,
-    places: npt.NDArray[np.int64],
-    numbers: npt.NDArray[np.int64],
+    places: Numbers,
+    numbers: Numbers,
     missing: npt.NDArray[np.bool_],
     needed: set[str],
 ) -> dict[str, pa.Array]:

@@ -12,9 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from braid.sources.core.schema import Field
 from braid.sources.formats.decoded import DecodedColumn
+
+PART_BYTES = 8
+"""How many bytes a part of a value takes, about, besides those of texts."""
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -47,6 +51,28 @@ def _places(starts: Numbers, lengths: Numbers) -> Numbers:
     """Return the places of runs, each of which begins at one of ``starts``."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+
+
+def row_bytes(array: Any) -> Numbers:
+    """Return how many bytes each value has of texts and of parts; 0 for values that all are of one size."""
+    if pa.types.is_string(array.type):
+        return np.asarray(pc.binary_length(array).fill_null(0)).astype(np.int64)
+    if pa.types.is_struct(array.type):
+        return np.asarray(
+            sum((_part_bytes(member) for member in array.flatten()), start=np.zeros(len(array), np.int64))
+        )
+    if not pa.types.is_nested(array.type):
+        return np.zeros(len(array), np.int64)
+    lists = lists_of(array)
+    sizes = _part_bytes(lists.values) + (0 if lists.keys is None else _part_bytes(lists.keys))
+    before = np.concatenate([[0], np.cumsum(sizes)])
+    ends = np.cumsum(lists.lengths)
+    return np.asarray(before[ends] - before[ends - lists.lengths])
+
+
+def _part_bytes(array: Any) -> Numbers:
+    """Return the bytes of values that are parts of others, which have places of their own."""
+    return row_bytes(array) + (0 if pa.types.is_struct(array.type) else PART_BYTES)
 
 
 def dicts_and_lists(array: Any, values_of: Callable[[Any], list[Any]]) -> list[Any]:

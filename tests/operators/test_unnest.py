@@ -15,6 +15,7 @@ from braid.operators.lookup.lookups import tuple_join_from_json
 from braid.operators.lookup.unnest import Unnest, unnested
 from braid.operators.tuples import Tuples
 from braid.sources.core.schema import INT, VARCHAR, ColumnType, array_of, map_of
+from braid.sources.formats.nested import row_bytes
 
 ITEM = ColumnType("STRUCT", members=(("sku", VARCHAR), ("qty", INT)))
 KINDS = {
@@ -50,7 +51,7 @@ def test_each_element_comes_once(
         pieces = list(unnested(tuples, array, unnest, needed))
     got = [tuple(row[c] for c in ("id", *(f"u.{c}" for c in unnest.columns))) for p in pieces for row in p.to_pylist()]
     assert got == list(expected(values, name, left, ordinality))
-    assert all(piece.num_rows <= max(at_once, 3) for piece in pieces)
+    assert all(piece.num_rows <= at_once for piece in pieces)
 
 
 def expected(values: list[dict[str, Any]], name: str, left: bool, ordinality: bool) -> Any:
@@ -65,6 +66,34 @@ def expected(values: list[dict[str, Any]], name: str, left: bool, ordinality: bo
             else:
                 parts = element if name == "m" else (element,)
             yield (row_id, *parts, *((number,) if ordinality else ()))
+
+
+@given(rows, st.lists(st.integers(0, 9), min_size=8, max_size=8), st.integers(1, 30), st.booleans())
+def test_pieces_have_no_more_bytes_than_may_be(
+    values: list[dict[str, Any]], lengths: list[int], max_bytes: int, left: bool
+) -> None:
+    kind, columns = KINDS["a"]
+    unnest = Unnest("u", Column("a", kind), columns, left=left)
+    texts = pa.array(
+        [str(n % 10) * length for n, length in zip(range(len(values)), lengths, strict=False)], pa.string()
+    )
+    tuples = Tuples({"text": texts}, len(values))
+    array = pa.array([row["a"] for row in values], kind.arrow)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MAX_BYTES", max_bytes)
+        pieces = list(unnested(tuples, array, unnest, {"text", "u.element"}))
+    assert all(p.num_rows == 1 or sum(map(len, p.column("text").to_pylist())) <= max_bytes for p in pieces)
+    got = [(row["text"], row["u.element"]) for piece in pieces for row in piece.to_pylist()]
+    assert got == [(texts[n].as_py(), *parts) for n, *parts in expected(values, "a", left, False)]
+
+
+def test_values_with_parts_count_with_all_that_is_in_them() -> None:
+    kind = array_of(map_of(VARCHAR, ITEM)).arrow
+    array = pa.array([[[("k", {"sku": "four", "qty": 1})], None], [], None], kind)
+    sizes = row_bytes(array)
+    assert sizes.tolist() == [1 + 4 + 8 * 5, 0, 0]
+    assert row_bytes(pa.array([1, None])).tolist() == [0, 0]
+    assert row_bytes(array.slice(1)).tolist() == [0, 0]
 
 
 def test_only_columns_that_are_needed_are_formed() -> None:
