@@ -10,7 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -26,7 +26,7 @@ from braid.sources.core.names import name_key
 from braid.sources.core.schema import TIMESTAMP, VARCHAR
 from braid.sources.core.storage import Storage
 from braid.sources.core.watermark_options import HOUR, MAX_FUTURE, NONE, SECOND
-from braid.sources.inference.columns import Column, words_of
+from braid.sources.inference.columns import Column, times_within, words_of
 from braid.sources.inference.event_time import EventTime, choose_event_time
 from braid.sources.inference.places import KAFKA, sample_place
 from braid.sources.inference.sample import CSV, JSON, MAX_WIDTH, PARQUET, Sample, sample_parquet, sample_texts
@@ -132,14 +132,18 @@ class Inference:
     def _stream(self, sample: Sample, source: Mapping[str, str], name: str, of_place: Sequence[str]) -> InferredStream:
         columns, left_out = _declarable(sample)
         time_ = choose_event_time(columns, self._now_us() + HOUR)
+        if time_ is None:
+            time_ = choose_event_time(list(times_within(columns)), self._now_us() + HOUR)
+            if time_ is not None:
+                time_ = replace(time_, column=replace(time_.column, name=_free(time_.column.name, columns)))
+                columns.append(time_.column)
         if time_ is None and source["connector"] != KAFKA:
             raise _no_event_time(sample, columns, name)
         declared = [_declared(column, time_, sample.form) for column in columns]
         options = dict(source)
         comments = [f"{_rows_of(sample)} looked at.", *of_place]
         if time_ is None:
-            taken = {column.name.lower() for column in columns}
-            at = next(n for n in ("message_time", *(f"message_time_{i}" for i in range(2, 1003))) if n not in taken)
+            at = _free("message_time", columns)
             declared.append(DeclaredColumn(at, TIMESTAMP, lateness_us=SECOND, metadata=MESSAGE_TIME))
             comments.append(f"Event time: {at}, the time of the message, as no column has a time in each row.")
         else:
@@ -208,10 +212,17 @@ def _why_not(column: Column, names: set[str], times: int) -> str:
 def _declared(column: Column, time_: EventTime | None, form: str) -> DeclaredColumn:
     assert column.type is not None
     if time_ is not None and column is time_.column:
-        return DeclaredColumn(column.name, TIMESTAMP, column.why, time_.lateness_us)
-    if time_ is not None and time_.column.epoch and column.type == TIMESTAMP and form != PARQUET:
-        return DeclaredColumn(column.name, VARCHAR, f"times as text: {TIMESTAMP_FORMAT} is for all TIMESTAMPs")
+        return DeclaredColumn(column.name, TIMESTAMP, column.why, time_.lateness_us, source=column.source)
+    if time_ is not None and time_.column.epoch and column.type.has_kind(TIMESTAMP.kind) and form != PARQUET:
+        kind = column.type.with_replaced(TIMESTAMP, VARCHAR)
+        return DeclaredColumn(column.name, kind, f"times as text: {TIMESTAMP_FORMAT} is for all TIMESTAMPs")
     return DeclaredColumn(column.name, column.type, column.why)
+
+
+def _free(name: str, columns: Sequence[Column]) -> str:
+    """Return a name that no column has: this one, or with a number after it."""
+    taken = {column.name.lower() for column in columns}
+    return next(n for n in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))) if n.lower() not in taken)
 
 
 def _of_event_time(time_: EventTime) -> list[str]:

@@ -18,13 +18,17 @@ _UNITS = ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A column to declare; ``lateness_us`` of the event time, ``metadata`` of one that is none of the values'."""
+    """A column to declare; ``lateness_us`` of the event time, ``metadata`` of one that is none of the values'.
+
+    ``source`` is the path of one that is in another.
+    """
 
     name: str
     type: ColumnType
     comment: str = ""
     lateness_us: int | None = None
     metadata: str = ""
+    source: str = ""
 
 
 def create_stream_text(
@@ -61,8 +65,9 @@ def interval_text(us: int) -> str:
 
 def _declaration(column: DeclaredColumn) -> str:
     metadata = f" METADATA FROM {quoted_text(column.metadata)}" if column.metadata else ""
+    source = f" FROM {quoted_text(column.source)}" if column.source else ""
     lateness = "" if column.lateness_us is None else f" LATENESS {interval_text(column.lateness_us)}"
-    return f"{quoted_name(column.name)} {column.type}{metadata}{lateness}"
+    return f"{quoted_name(column.name)} {column.type}{metadata}{source}{lateness}"
 
 
 def _option(key: str) -> str:

@@ -108,6 +108,11 @@ class ColumnType:
             return sum(kind.min_bytes for _, kind in self.members)
         return 4 if self.members or self.kind in ("VARCHAR", "JSON") else self.arrow.bit_width // 8
 
+    def with_replaced(self, old: ColumnType, new: ColumnType) -> ColumnType:
+        """Return the type with another one in the place of one that it is, or that is in it."""
+        members = tuple((name, kind.with_replaced(old, new)) for name, kind in self.members)
+        return new if self == old else replace(self, members=members)
+
     def has_kind(self, kind: str) -> bool:
         """Whether values are of a kind, or have such in them."""
         return self.kind == kind or any(member.has_kind(kind) for _, member in self.members)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,8 @@ class Column:
 
     ``type`` is None for one that a stream cannot have; ``why`` is what a person should know of the choice. ``nulls``
     counts its NULLs. ``times`` are microseconds since 1970 by row, :data:`MISSING` for NULL, of a column that can be
-    the event time; ``epoch`` is the ``timestamp.format`` that it takes then, nothing for a TIMESTAMP.
+    the event time; ``epoch`` is the ``timestamp.format`` that it takes then, nothing for a TIMESTAMP. ``parts`` are the
+    members of a STRUCT of JSON. ``source`` is the path of what is such a member.
     """
 
     name: str
@@ -73,6 +74,8 @@ class Column:
     nulls: int = 0
     times: Times | None = None
     epoch: str = ""
+    parts: tuple[Column, ...] = ()
+    source: str = ""
 
 
 # an epoch number by its size: so many of them a second; and whether such a number is as likely something else
@@ -146,31 +149,44 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
         return Column(name, DOUBLE, nulls=nulls)
     if kinds == {str}:
         return _of_times(name, values, set(present), nulls) or Column(name, VARCHAR, nulls=nulls)
-    declared = _type_of_parts(present, kinds)
+    if kinds == {dict}:
+        parts = tuple(column_of_json(part, [(value or {}).get(part) for value in values]) for part in _names(present))
+        declared = _struct_of(parts)
+    else:
+        parts, declared = (), _array_type(present) if kinds == {list} else None
     if declared is not None:
-        return Column(name, declared, nulls=nulls)
+        return Column(name, declared, nulls=nulls, parts=parts)
     several = f"values of several types: {', '.join(sorted(map(_kind_of, kinds)))}" if len(kinds) > 1 else ""
     return Column(name, JSON, several or "parts that differ from tuple to tuple", nulls)
 
 
-def _type_of_parts(values: Sequence[Any], kinds: set[type]) -> ColumnType | None:
-    """Return the STRUCT of objects or the ARRAY of arrays; None where their parts have no types that all fit."""
-    if kinds == {list}:
-        element = _type_of_part(ELEMENT, [part for value in values for part in value])
-        return _nested(lambda: array_of(element)) if element is not None else None
-    names = dict.fromkeys(name for value in values for name in value) if kinds == {dict} else {}
-    if not 0 < len(names) <= MAX_MEMBERS:
-        return None
-    kinds_of = [_type_of_part(name, [value.get(name) for value in values]) for name in names]
-    if None in kinds_of:
-        return None
-    members = tuple((name, kind) for name, kind in zip(names, kinds_of, strict=True) if kind is not None)
-    return _nested(lambda: ColumnType("STRUCT", members=members))
+def times_within(columns: Iterable[Column], path: str = "$") -> Iterator[Column]:
+    """Yield the members of structs that can be the event time, as far as a path can name them."""
+    for column in columns:
+        if '"' in column.name:
+            continue
+        place = f'{path}["{column.name}"]' if re.search(r"\W", column.name) else f"{path}.{column.name}"
+        if path != "$" and column.times is not None:
+            yield replace(column, source=place)
+        yield from times_within(column.parts, place)
 
 
-def _type_of_part(name: str, values: Sequence[Any]) -> ColumnType | None:
-    column = column_of_json(name, values)
-    return None if column.type == JSON else column.type
+def _names(objects: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the members of objects; none where there are too many."""
+    names = dict.fromkeys(name for value in objects for name in value)
+    return list(names) if len(names) <= MAX_MEMBERS else []
+
+
+def _struct_of(parts: Sequence[Column]) -> ColumnType | None:
+    """Return the STRUCT of some members; None where not all of them have a type."""
+    members = tuple((part.name, part.type) for part in parts if part.type not in (None, JSON))
+    declared = tuple((name, kind) for name, kind in members if kind is not None)
+    return _nested(lambda: ColumnType("STRUCT", members=declared)) if parts and len(declared) == len(parts) else None
+
+
+def _array_type(arrays: Sequence[list[Any]]) -> ColumnType | None:
+    element = column_of_json(ELEMENT, [part for array in arrays for part in array]).type
+    return None if element is None or element == JSON else _nested(lambda: array_of(element))
 
 
 def _nested(build: Callable[[], ColumnType]) -> ColumnType | None:
