@@ -138,7 +138,7 @@ class BraidClient(Transport):
         self._send("DELETE", f"/streams/{segment(name)}")
 
     def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
-        """Push rows; answer `{"accepted", "rejected", "errors"}`.
+        """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns of CSV.
 
         `events` is a body in `format`, or dicts (then `format` is not looked at). Times may be
         `datetime`, decimals `Decimal`.

@@ -106,6 +106,7 @@ def push(
     form = form or _SUFFIXES.get(Path(getattr(file, "name", "")).suffix.lower(), "ndjson")
     accepted = rejected = lines = error_count = 0
     errors: list[Any] = []
+    missing: list[str] = []
     pieces = ndjson_pieces(file, steady=key is not None) if form == "ndjson" else iter([file.read()])
     number = -1
     try:
@@ -124,6 +125,7 @@ def push(
                     place = "row" if form == "csv" else "line"  # rows are counted without the line of names
                     click.echo(f"{place} {error.get('line')}: {detail}", err=True)
                 error_count += 1
+            missing += answer.get("missing") or []
             lines += piece.count(b"\n")
         if number < 0:
             braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
@@ -134,11 +136,15 @@ def push(
     if end:
         braid.end_stream(stream)
     if as_json:
-        print_json([{"accepted": accepted, "rejected": rejected, "errors": errors}])
+        answered = {"accepted": accepted, "rejected": rejected, "errors": errors}
+        print_json([answered | ({"missing": missing} if missing else {})])
     else:
         if error_count > _ERRORS_SHOWN:
             click.echo(f"… and {error_count - _ERRORS_SHOWN} more", err=True)
         click.echo(f"accepted {accepted}, rejected {rejected}")
+        if missing:
+            names = ", ".join(map(cell_text, missing))
+            click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}", err=True)
     if rejected and not accepted:
         raise click.exceptions.Exit(1)
 

@@ -71,6 +71,18 @@ def test_push_names_rows_of_csv_as_dead_letters_do(braid: Braid, tmp_path: Path)
     assert braid("push", "purchases", str(file)).stderr == "row 1: not an object\n"
 
 
+def test_push_names_the_columns_that_csv_lacks(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text("user,time\n")
+    pushed = {"accepted": 0, "rejected": 0, "errors": [], "missing": ["user_id"]}
+    service.play(answer(pushed))
+    assert braid("push", "purchases", str(file)).stderr == (
+        "purchases has columns that are not in the first line, and are NULL: user_id\n"
+    )
+    service.play(answer(pushed))
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
+
+
 def test_an_ended_stream_has_no_watermark(service: Playback, braid: Braid) -> None:
     service.play(answer({"streams": [STREAM | {"ended": True, "watermark": "9999-12-31T23:59:59.999999Z"}]}))
     listed = braid("streams").stdout
