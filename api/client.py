@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
@@ -138,7 +138,7 @@ class BraidClient(Transport):
         self._send("DELETE", f"/streams/{segment(name)}")
 
     def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
-        """Push rows; answer `{"accepted", "rejected", "errors"}`.
+        """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns of CSV.
 
         `events` is a body in `format`, or dicts (then `format` is not looked at). Times may be
         `datetime`, decimals `Decimal`.
@@ -302,13 +302,19 @@ class BraidClient(Transport):
             yield from page.rows
 
     def follow_pages(
-        self, query_id: str, after: str | None = None, *, wait: float = 10.0, max_rows: int | None = None
+        self,
+        query_id: str,
+        after: str | None = None,
+        *,
+        wait: float = 10.0,
+        max_rows: int | None = None,
+        on_empty: Callable[[Object], None] | None = None,
     ) -> Iterator[ResultPage]:
         """Yield pages as they come; each page's cursor is where to go on after it was handled.
 
         The query is the one that has the name when this begins. Ends at the `end` of the results or after `max_rows`
-        rows. Raises :class:`BraidQueryFailed` when the
-        query is FAILED and all it gave is read, because such a query never reaches its `end`.
+        rows. Raises :class:`BraidQueryFailed` when the query is FAILED and all it gave is read, because such a query
+        never reaches its `end`. `on_empty` gets the query each time that `wait` seconds brought no row.
         """
         if not _ID.fullmatch(query_id):
             query_id = str(self.query(query_id)["id"])
@@ -331,6 +337,8 @@ class BraidClient(Transport):
                 # rows may have come between the empty page and this look: read once more before giving up
                 failure = str(query.get("error") or "the service gave no reason")
                 continue
+            if on_empty is not None:
+                on_empty(query)
             time.sleep(max(0.0, began + _SHORTEST_POLL_SECONDS - time.monotonic()))
 
 

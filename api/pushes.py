@@ -120,6 +120,8 @@ class PushStream:
             "rejected": len(decoded.malformed),
             "errors": [{"line": m.line, "detail": m.detail} for m in decoded.malformed[:ERRORS_SHOWN]],
         }
+        if decoded.missing:
+            outcome["missing"] = list(decoded.missing)
         end = self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)
         with self._changed:
             if end > self._read and (decoded.tuples.num_rows or decoded.malformed):  # else no batch will read it

@@ -46,7 +46,7 @@ STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", 
 def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None, as_json: bool) -> None:
     """List the queries."""
     matches = list(braid.queries(state, None if label is None else "=".join(label)))
-    print_list(matches if as_json else _summaries(matches), as_json, "no such query")
+    print_list(matches if as_json else query_summaries(matches), as_json, "no such query")
 
 
 @click.command(
@@ -181,7 +181,7 @@ def readable(query: Mapping[str, Any]) -> dict[str, Any]:
     return {name: " ".join(value.split()) if name == "sql" and value else value for name, value in query.items()}
 
 
-def _summaries(queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def query_summaries(queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what a list of queries shows; what they wait for only where one does."""
     any_waits = any(query.get("waiting_for") for query in queries)
     return [_summary(query, any_waits) for query in queries]

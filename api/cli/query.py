@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
@@ -23,6 +23,7 @@ from braid.api.cli.output import RowWriter, print_json
 from braid.api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
 
 _RETIRE_SECONDS = 10.0
+_FIRST_ROW_SECONDS = 5.0
 _PAGE_ROWS = 1000
 
 
@@ -64,7 +65,8 @@ def query(
     """Register SQL as a query and follow its rows (- reads the SQL from standard input).
 
     The query is retired when the command ends: with Ctrl-C, or after --limit rows. Over streams that end the
-    command ends by itself, with all rows. With --detach it is only registered.
+    command ends by itself, with all rows. With --detach it is only registered. Rows go to standard output, all
+    else to standard error.
     """
     if detach and limit is not None:
         raise click.UsageError("--limit counts rows that are followed: leave it out with --detach.")
@@ -112,7 +114,7 @@ def results(
     query_id = str(described["id"])  # cursors are of one query, and another may get the name
     waiting_for = described.get("waiting_for")
     if waiting_for is not None:
-        _note(f"no row: {waiting_for['detail']}", as_json)
+        _note(f"no row: {waiting_for['detail']}")
     writer = RowWriter(as_json)
     cursor, end = after, False
     with interruptible():
@@ -123,14 +125,14 @@ def results(
         )
         try:
             for page in pages:
-                _note_gap(page, as_json)
+                _note_gap(page)
                 writer.write(page.rows)
                 cursor, end = page.cursor, page.end
         except KeyboardInterrupt:
             _leave_interrupted_line()
         finally:
             if cursor is not None:
-                _note(f"cursor: {cursor}" + ("  (the end)" if end else ""), as_json)
+                _note(f"cursor: {cursor}" + ("  (the end)" if end else ""))
 
 
 @contextmanager
@@ -182,13 +184,15 @@ def _follow_and_retire(
         writer = RowWriter(as_json)
         query_id = str(registered["id"])
         with catching_up(braid, registered):
-            for page in braid.follow_pages(query_id, max_rows=limit):
-                _note_gap(page, as_json)
+            hint = _NoRowHint()
+            for page in braid.follow_pages(query_id, wait=_FIRST_ROW_SECONDS, max_rows=limit, on_empty=hint.tell):
+                hint.is_due = False
+                _note_gap(page)
                 writer.write(page.rows)
                 cursor, is_over = page.cursor, page.end
         if is_over:
             ended = braid.query(query_id)
-            _note(f"query {query_id} is {ended.get('state', 'RETIRED')}", as_json)
+            _note(f"query {query_id} is {ended.get('state', 'RETIRED')}")
             if ended.get("state") == "FINISHED":
                 _note_late(braid, ended)
     except KeyboardInterrupt:
@@ -201,10 +205,24 @@ def _follow_and_retire(
     finally:
         _ignore_interrupts()
         if registered is not None and not is_over:
-            _retire(braid, registered, cursor, as_json)
+            _retire(braid, registered, cursor)
 
 
-def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None, as_json: bool) -> None:
+class _NoRowHint:
+    """Tells once why a query has given no row yet; not after its first row."""
+
+    def __init__(self) -> None:
+        self.is_due = True
+
+    def tell(self, query: Mapping[str, Any]) -> None:
+        """Take the query as it is after a wait without rows."""
+        waiting_for = query.get("waiting_for")
+        if self.is_due and waiting_for is not None:
+            self.is_due = False
+            _note(f"no row yet: {waiting_for['detail']}")
+
+
+def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None) -> None:
     """Delete the query; a sink still gets the windows that are complete, nobody else would read them."""
     query_id = str(registered["id"])
     try:
@@ -219,7 +237,7 @@ def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None, 
             err=True,
         )
         return
-    _note(f"retired query {query_id}", as_json)
+    _note(f"retired query {query_id}")
 
 
 def _register_again(braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]]) -> dict[str, Any] | None:
@@ -252,7 +270,7 @@ def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
     latency = registered.get("deployment_latency_seconds")
     deployed = "" if latency is None else f", deployed in {float(latency):.2f} s"
     ending = "" if detach else "; Ctrl-C retires it"
-    _note(f"query {query_id}{name} is {state}{deployed}{ending}", as_json)
+    click.echo(f"query {query_id}{name} is {state}{deployed}{ending}", err=not detach)
 
 
 def _note_late(braid: BraidClient, query: dict[str, Any]) -> None:
@@ -268,14 +286,11 @@ def _note_late(braid: BraidClient, query: dict[str, Any]) -> None:
             )
 
 
-def _note_gap(page: ResultPage, as_json: bool) -> None:
+def _note_gap(page: ResultPage) -> None:
     if page.gap is not None:
-        _note(str(page.gap.get("detail")), as_json)
+        _note(str(page.gap.get("detail")))
 
 
-def _note(sentence: str, as_json: bool) -> None:
-    """Tell a person; where JSON is asked for, standard output holds rows only."""
-    try:
-        click.echo(sentence, err=as_json)
-    except BrokenPipeError:
-        click.echo(sentence, err=True)
+def _note(sentence: str) -> None:
+    """Tell a person on standard error: standard output holds rows only."""
+    click.echo(sentence, err=True)

@@ -11,6 +11,8 @@ import click
 from braid.api.cli.command import SQL, CliCommand, json_option, with_client
 from braid.api.cli.output import print_fields, print_json, print_list
 from braid.api.cli.plan import print_plan
+from braid.api.cli.queries import query_summaries
+from braid.api.cli.streams import stream_summary
 from braid.api.client import BraidClient
 
 
@@ -31,11 +33,23 @@ from braid.api.client import BraidClient
 def sql(braid: BraidClient, statement: str, as_json: bool) -> None:
     """Send one STATEMENT: CREATE, DROP, SHOW, EXPLAIN or SELECT (- reads it from standard input).
 
-    A SELECT registers a query and prints it; `braid results ID --follow` reads its rows.
+    A SELECT registers a query; `braid results ID --follow` reads its rows.
     """
     answer, words = braid.sql(statement), _COMMENT.sub(" ", statement).lower().split()[:2]
-    if words in (["create", "stream"], ["create", "table"]) and not as_json:
+    if as_json or not isinstance(answer, Mapping):
+        print_answer(answer, as_json)
+    elif words in (["create", "stream"], ["create", "table"]):
         click.echo(f"{words[1]} {answer['name']} is declared")
+    elif "deployment_latency_seconds" in answer:
+        name = answer["id"]
+        click.echo(
+            f"query {name} is {answer['state']}; `braid results {name} --follow` prints its rows,"
+            f" `braid drop {name}` retires it"
+        )
+    elif "queries" in answer:
+        print_list(query_summaries(answer["queries"]), as_json, "nothing there")
+    elif "streams" in answer:
+        print_list([stream_summary(stream) for stream in answer["streams"]], as_json, "nothing there")
     else:
         print_answer(answer, as_json)
 

@@ -35,7 +35,8 @@ def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
     """List the streams, or show the stream NAME with its columns, clock, watermark and counts."""
     if name is None:
         declared = braid.streams()
-        print_list(declared if as_json else [_summary(item) for item in declared], as_json, "no stream is declared yet")
+        shown = declared if as_json else [stream_summary(item) for item in declared]
+        print_list(shown, as_json, "no stream is declared yet")
         return
     stream = braid.stream(name)
     print_fields(stream if as_json else _readable([stream])[0], as_json)
@@ -105,6 +106,7 @@ def push(
     form = form or _SUFFIXES.get(Path(getattr(file, "name", "")).suffix.lower(), "ndjson")
     accepted = rejected = lines = error_count = 0
     errors: list[Any] = []
+    missing: list[str] = []
     pieces = ndjson_pieces(file, steady=key is not None) if form == "ndjson" else iter([file.read()])
     number = -1
     try:
@@ -120,8 +122,10 @@ def push(
                     errors.append(error)
                 elif error_count < _ERRORS_SHOWN:
                     detail = _PLACE.sub("", cell_text(error.get("detail")))
-                    click.echo(f"line {error.get('line')}: {detail}", err=True)
+                    place = "row" if form == "csv" else "line"  # rows are counted without the line of names
+                    click.echo(f"{place} {error.get('line')}: {detail}", err=True)
                 error_count += 1
+            missing += answer.get("missing") or []
             lines += piece.count(b"\n")
         if number < 0:
             braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
@@ -132,11 +136,15 @@ def push(
     if end:
         braid.end_stream(stream)
     if as_json:
-        print_json([{"accepted": accepted, "rejected": rejected, "errors": errors}])
+        answered = {"accepted": accepted, "rejected": rejected, "errors": errors}
+        print_json([answered | ({"missing": missing} if missing else {})])
     else:
         if error_count > _ERRORS_SHOWN:
             click.echo(f"… and {error_count - _ERRORS_SHOWN} more", err=True)
         click.echo(f"accepted {accepted}, rejected {rejected}")
+        if missing:
+            names = ", ".join(map(cell_text, missing))
+            click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}", err=True)
     if rejected and not accepted:
         raise click.exceptions.Exit(1)
 
@@ -160,12 +168,15 @@ def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
         yield rest
 
 
-def _summary(stream: dict[str, Any]) -> dict[str, Any]:
+def stream_summary(stream: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a list of streams shows; one stream alone shows all."""
     source = stream.get("source")
     connector = source.get("connector") if isinstance(source, Mapping) else source
     listed_fields = ("clock", "watermark", "tuples", "late", "malformed", "queries")
-    return {"name": stream.get("name"), "connector": connector, **{k: stream[k] for k in listed_fields if k in stream}}
+    shown = {field: stream[field] for field in listed_fields if field in stream}
+    if stream.get("ended"):
+        shown["watermark"] = "ended"  # it is the end of the year 9999
+    return {"name": stream.get("name"), "connector": connector, **shown}
 
 
 def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -88,7 +88,8 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
     """Push rows: NDJSON, a JSON object or array, an Arrow stream, or CSV whose first line names the columns.
 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted. The
-    body may be packed: `Content-Encoding: gzip` or `zstd`.
+    body may be packed: `Content-Encoding: gzip` or `zstd`. `missing` lists the stream's columns that CSV lacks, if any:
+    they are NULL.
     """
     service.check_running()
     service.session.streams.check_open(name)

@@ -10,6 +10,7 @@ from typing import Protocol
 from braid.operators.expressions import Column
 from braid.operators.lookup.lookups import TupleJoin
 from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.session.sql.create_stream_text import quoted_name
 from braid.session.sql.parsing.tokens import SqlText
 from braid.session.sql.statements import WindowedSource
 from braid.session.sql.syntax import Node
@@ -24,7 +25,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name closest to a mistyped one, empty when none is close."""
     by_lower = {k.lower(): k for k in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return f" Did you mean {by_lower[close[0]]!r}?" if close else ""
+    if not close:
+        return ""
+    name = by_lower[close[0]]
+    # in single quotes, a name that needs double quotes would be copied as a text
+    as_written = quoted_name(name)
+    return f" Did you mean {repr(name) if as_written == name else as_written}?"
 
 
 def check_descriptor(sql: SqlText, source: WindowedSource, definition: StreamDefinition) -> None:

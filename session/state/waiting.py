@@ -101,7 +101,7 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
         return _reason("no_tuple", f"No tuple of stream {name} has come.", name)
     detail = (
         f"No tuple of stream {name} has come that the query sees: {state.tuples} came, none later than"
-        f" {rfc3339(since)}, which is where the query begins."
+        f" {rfc3339(since)}, which is where the query begins. A query that starts at 'earliest' reads those, too."
     )
     set_aside = [f"{count} {what}" for count, what in ((state.late, "late"), (state.malformed, "malformed")) if count]
     if set_aside:

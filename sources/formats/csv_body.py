@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from braid.sources.core.errors import MalformedRequest
@@ -41,7 +43,8 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
         for begin, _, decoded, _ in decode_pieces(text[piece_begin:piece_end], last - first, schema, layout, first):
             gathered.add(_renumbered(decoded, begin))
         first = last
-    return gathered.decoded()
+    missing = tuple(field.name for field, place in zip(schema.read, layout.places, strict=True) if place is None)
+    return replace(gathered.decoded(), missing=missing)
 
 
 def _renumbered(decoded: Decoded, first: int) -> Decoded:

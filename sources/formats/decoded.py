@@ -28,11 +28,13 @@ class Decoded:
     """The tuples of a body, in the Arrow schema asked for, and the inputs that are none, both in order.
 
     Where an input can hold several tuples, ``origins`` says of which each is: the number of the input, from 0.
+    ``missing`` names the columns of the stream that a body with names of columns lacks: they are NULL in all tuples.
     """
 
     tuples: pa.RecordBatch
     malformed: tuple[MalformedLine, ...]
     origins: np.ndarray | None = None
+    missing: tuple[str, ...] = ()
 
     def origins_of(self, inputs: int) -> np.ndarray:
         """Return for each tuple the number of its input, of ``inputs`` many, from 0; ascending int64."""

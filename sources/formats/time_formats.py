@@ -65,6 +65,8 @@ def parse_time(value: Any, time_format: str) -> int:
         raise ValueError(f"expected a text in the pattern {time_format}")
     if not isinstance(value, str):
         raise ValueError("" if isinstance(value, bool) or not isinstance(value, (int, float)) else _hint(value))
+    if not time_format and len(value) <= _SHORT and _WHOLE.fullmatch(value):
+        raise ValueError(_hint(int(value)))
     return read_pattern(time_format).parse(value) if time_format else parse_timestamp(value)
 
 

@@ -77,9 +77,14 @@ class Visit:
         assert not results.violations_count, results.generate_report()
 
     def check_fits(self) -> None:
-        """Check that nothing is wider than the window: only parts that say so can be moved sideways."""
+        """Check that nothing is wider than the window, and no heading of a list than its column.
+
+        Only parts that say so can be moved sideways.
+        """
         wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert self.page.evaluate(wider) == 0
+        cut = "[...document.querySelectorAll('.live thead th')].filter(th => th.scrollWidth > th.clientWidth)"
+        assert self.page.evaluate(f"{cut}.map(th => th.innerText)") == []
 
 
 @contextmanager

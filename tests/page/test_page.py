@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
+from braid.operators.event_times import ENDED
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
@@ -101,6 +102,7 @@ def test_the_newest_rows_are_on_top_and_come_by_themselves(rest: Rest, person: V
     expect(page.get_by_role("heading", name="everything")).to_be_visible()
     wait_until(lambda: column(page, "user_id")[:2] == ["999", "998"], 20, "the newest are on top")
     assert len(column(page, "user_id")) == 200, "not a thousand"
+    expect(page.get_by_text("The newest 200 rows; “braid results” has all.")).to_be_visible()
     select(rest, query, range(1000, 1003))
     wait_until(lambda: column(page, "user_id")[:4] == ["1002", "1001", "1000", "999"], 20, "more rows came")
     assert len(set(column(page, "user_id"))) == 200, "each row once"
@@ -111,6 +113,7 @@ def test_more_rows_than_one_can_watch_are_not_all_read(rest: Rest, person: Visit
     select(rest, query, range(1))
     page = person.open(f"#/queries/{query['id']}")
     wait_until(lambda: column(page, "user_id") == ["0"], 20, "the first row is there")
+    expect(page.get_by_text("The newest 200 rows")).to_be_hidden()
     select(rest, query, range(1, 30_000))
     expect(page.get_by_text("More rows than one can watch")).to_be_visible()
     wait_until(lambda: column(page, "user_id")[:1] == ["29999"], 20, "the newest are shown")
@@ -141,6 +144,14 @@ def test_the_chart_has_a_line_for_each_group(rest: Rest, person: Visit) -> None:
     expect(page.get_by_role("img", name=re.compile("latest: 1 7, 2 9, 3 11$"))).to_be_visible()
     page.get_by_label("by", exact=True).select_option("nothing")
     expect(page.get_by_role("img", name=re.compile("^Chart of total; latest"))).to_be_visible()
+
+
+def test_an_axis_of_days_has_dates(rest: Rest, person: Visit) -> None:
+    query = rest.query(SUMS)
+    for day in range(4):
+        sums(rest, query, day * 21_600, {1: 10 + day})
+    page = person.open(f"#/queries/{query['id']}")
+    expect(page.locator(".chart text.tick").filter(has_text="2026-09-22")).to_be_visible()
 
 
 # writing SQL
@@ -296,7 +307,7 @@ def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
     page.get_by_label("Retired").check()
     expect(names).to_have_text(["above 7"])
     page.get_by_label("Failed").check()
-    expect(page.get_by_text("No query is FAILED.")).to_be_visible()
+    expect(page.get_by_text("No query is FAILED. “All” lists the others.")).to_be_visible()
     row = page.get_by_role("row").filter(has_text="q-1 ")
     page.get_by_label("All", exact=True).check()
     expect(row.locator("td").last).to_have_text("118", use_inner_text=True)
@@ -328,6 +339,14 @@ def test_recorded_data_is_not_behind(rest: Rest, person: Visit) -> None:
     expect(watermark).to_have_attribute("title", re.compile("watermark 1970-01-01"))
     expect(watermark).to_have_text("\N{EN DASH}")
     expect(page.locator("#figure-behind")).to_have_text("\N{EN DASH}")
+
+
+def test_a_stream_that_has_ended_shows_no_watermark(rest: Rest, person: Visit) -> None:
+    stream = rest.service.session.streams.definition("purchases").id
+    rest.commit(clocks={stream: 5 * SECOND}, watermarks={stream: ENDED})
+    page = person.open("#/streams/purchases")
+    expect(page.locator("#streams tbody td").nth(2)).to_have_text("ended")
+    expect(page.locator("#shown .facts")).to_contain_text("Watermark\nended", use_inner_text=True)
 
 
 def test_a_query_that_is_not_there_says_so(person: Visit) -> None:

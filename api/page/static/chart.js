@@ -2,7 +2,7 @@
 
 import { el, keyed, say, set, svg } from "./dom.js";
 import { measure as shown } from "./format.js";
-import { linear, roundTicks, timeTicks } from "./scale.js";
+import { linear, roundTicks, timeText, timeTicks } from "./scale.js";
 
 const HEIGHT = 190;
 const PAD = { top: 10, right: 14, bottom: 22, left: 52 };
@@ -80,7 +80,7 @@ export function chart(series) {
     set(picture, "width", width);
     set(picture, "viewBox", `0 0 ${width} ${HEIGHT}`);
     set(picture, "aria-label", described(drawn, all.length));
-    showLegend(drawn, all.length, at);
+    showLegend(drawn, all.length, at, x.span);
   }
 
   /** Return the series that are drawn, each with the colour it had before; the greatest ones take what is free. */
@@ -100,10 +100,10 @@ export function chart(series) {
     return `Chart of ${series.measure}${grouped}; latest: ${values}`;
   }
 
-  function showLegend(drawn, total, at) {
+  function showLegend(drawn, total, at, span) {
     const entries = drawn.map((each) => ({ ...each, value: valueAt(each, at) }));
     if (total > drawn.length) entries.push({ name: `and ${total - drawn.length} more`, colour: null, value: null });
-    if (at !== null) entries.push({ name: `at ${timeText(at)}`, colour: null, value: null });
+    if (at !== null) entries.push({ name: `at ${timeText(at, span)}`, colour: null, value: null });
     const entry = () => el("li", {}, el("span", { class: "swatch" }), el("span", {}), el("b", {}));
     keyed(
       legend,
@@ -134,7 +134,8 @@ function scaleOfTimes(drawn, width) {
   const xs = drawn.flatMap((each) => each.points.map((point) => point.x));
   let [low, high] = [Math.min(...xs), Math.max(...xs)];
   if (low === high) [low, high] = [low - 5000, high + 5000];
-  return { of: linear(low, high, PAD.left, width - PAD.right), ticks: timeTicks(low, high, Math.floor(width / 110)) };
+  const ticks = timeTicks(low, high, Math.floor(width / 110));
+  return { of: linear(low, high, PAD.left, width - PAD.right), ticks, span: high - low };
 }
 
 function scaleOfValues(drawn) {
@@ -153,7 +154,7 @@ function grid(x, y, width) {
     ]),
     ...x.ticks.map((tick) => {
       const anchor = x.of(tick) > width - PAD.right - 20 ? "end" : "middle"; // the last one must not be cut off
-      return svg("text", { class: "tick", x: x.of(tick), y: HEIGHT - 5, "text-anchor": anchor }, timeText(tick));
+      return svg("text", { class: "tick", x: x.of(tick), y: HEIGHT - 5, "text-anchor": anchor }, timeText(tick, x.span));
     }),
   ];
 }
@@ -185,5 +186,3 @@ function nearest(drawn, x, place) {
 function valueAt({ points }, at) {
   return (at === null ? points.at(-1) : points.find((point) => point.x === at))?.y ?? null;
 }
-
-const timeText = (ms) => new Date(ms).toISOString().slice(11, 19);

@@ -118,7 +118,12 @@ export function queriesPanel(changed) {
   function nothing() {
     if (name)
       return `No query ${state ? `that is ${state} ` : ""}has “${name}” in its name${next ? " on this page" : ""}.`;
-    return state ? `No query is ${state}.` : "No query yet. Write one in the SQL editor.";
+    if (!state) return "No query yet. Write one in the SQL editor.";
+    return `No query is ${state}.${othersAreThere() ? " “All” lists the others." : ""}`;
+  }
+
+  function othersAreThere() {
+    return [...choices.values()].some((label) => !["", "0"].includes(label.lastElementChild.textContent));
   }
 
   function mark(node) {

@@ -5,7 +5,7 @@ import { cell, isTime } from "./format.js";
 
 const SHOWN = 200;
 
-/** Return `{node, add(rows), clear()}`: a table of the newest rows. */
+/** Return `{node, more, add(rows), clear()}`: a table of the newest rows, and a line where older ones are left out. */
 export function rowsTable() {
   let columns = [];
   let rows = [];
@@ -32,14 +32,18 @@ export function rowsTable() {
     );
   }
 
+  const more = el("p", { class: "note newest", hidden: true }, `The newest ${SHOWN} rows; “braid results” has all.`);
+
   return {
     node: table,
-    add(more) {
+    more,
+    add(came) {
+      if (rows.length + came.length > SHOWN) more.hidden = false;
       table.hidden = false;
-      const names = Object.keys(more.at(-1));
+      const names = Object.keys(came.at(-1));
       if (names.join() !== columns.join()) {
         columns = names;
-        const last = more.at(-1);
+        const last = came.at(-1);
         head.replaceChildren(
           ...names.map((name) =>
             el("th", { scope: "col", class: kindOf(last[name]) === "number" ? "number" : null }, name),
@@ -47,7 +51,7 @@ export function rowsTable() {
         );
       }
       rows = [
-        ...more
+        ...came
           .slice(-SHOWN)
           .map((row) => ({ row, key: ++number }))
           .reverse(),
@@ -63,6 +67,7 @@ export function rowsTable() {
     },
     clear() {
       rows = [];
+      more.hidden = true;
       body.replaceChildren();
     },
   };

@@ -28,3 +28,12 @@ export function timeTicks(low, high, count) {
   for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
   return ticks;
 }
+
+const DAY = 86_400_000;
+
+/** Return a time (milliseconds) as it stands on an axis of a length: with its date where that is a day or more. */
+export function timeText(ms, span) {
+  const text = new Date(ms).toISOString();
+  if (span < DAY) return text.slice(11, 19);
+  return ms % DAY ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(0, 10);
+}

@@ -83,7 +83,7 @@ export function showStream(panel, name, { announce }) {
       ["Malformed", count(stream.malformed)],
       ["Skipped", stream.skipped ? count(stream.skipped) : null],
       ["Clock", clockTime(stream.clock)],
-      ["Watermark", stream.idle ? `${clockTime(stream.watermark)} (idle)` : clockTime(stream.watermark)],
+      ["Watermark", stream.ended ? "ended" : `${clockTime(stream.watermark)}${stream.idle ? " (idle)" : ""}`],
       ["Lateness", duration(stream.lateness_seconds)],
       ["Queries", count(stream.queries)],
     ]);

@@ -98,7 +98,7 @@ function update(node, stream, rate, trend) {
   say(tuples, count(rate));
   draw(line.firstElementChild, trend);
   const behind = secondsBehind(stream.watermark);
-  say(watermark, stream.idle ? "idle" : ago(behind));
+  say(watermark, stream.ended ? "ended" : stream.idle ? "idle" : ago(behind));
   set(watermark, "title", stream.watermark ? `watermark ${stream.watermark}, clock ${stream.clock}` : "no row yet");
   warn(late, stream.late);
   warn(malformed, stream.malformed);

@@ -30,6 +30,7 @@ export function watch(id, onRows) {
     {},
     el("div", { class: "controls" }, picture.controls, note, hold),
     picture.node,
+    table.more,
     el("div", { class: "scroll rows-scroll", role: "group", "aria-label": "Rows", tabindex: "0" }, table.node, waiting),
   );
   let pending = [];

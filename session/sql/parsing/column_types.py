@@ -114,7 +114,8 @@ def _parse_plain(cursor: Cursor) -> ColumnType:
     if name in _DECIMALS:
         return _parse_decimal(cursor, token.start)
     if name not in _TYPES:
-        raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_KNOWN_TYPES}.", token.start)
+        hint = " Put a name with a blank in double quotes." if cursor.word in _TYPES else ""
+        raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_KNOWN_TYPES}.{hint}", token.start)
     if name == "DOUBLE":
         cursor.accept("PRECISION")
     if name == "CHARACTER":

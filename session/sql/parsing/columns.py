@@ -19,12 +19,15 @@ from braid.session.sql.syntax import Node
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.json_paths import read_path
 from braid.sources.core.names import composed
-from braid.sources.core.schema import TIMESTAMP, ColumnType, Field
+from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, ColumnType, Field
 
 MAX_COLUMNS = 1000
 LATENESS_HINT = (
     "Write LATENESS INTERVAL '2' SECOND after the event time column: how long after later rows a row may come (`braid"
     " infer` finds that out for a file, folder or topic)."
+)
+EPOCH_HINT = (
+    " For numbers such as milliseconds since 1970, write TIMESTAMP, and 'timestamp.format' = 'epoch-millis' in WITH."
 )
 MAX_NAME = 100
 _PLAIN = re.compile(r"[^\W\d]\w*")
@@ -162,8 +165,11 @@ def _bound(
             fields[column.name] = Field(column.name, kind, column.not_null, computed=computed)
         field = fields[column.name]
         if column.lateness is not None and field.type != TIMESTAMP:
+            is_read_number = column.expression is None and field.type in (INT, BIGINT, DOUBLE)
+            hint = EPOCH_HINT if is_read_number else ""
             raise cursor.not_allowed(
-                f"The column with LATENESS must be a TIMESTAMP; {column.name} is {field.type}.", column.lateness_at
+                f"The column with LATENESS must be a TIMESTAMP; {column.name} is {field.type}.{hint}",
+                column.lateness_at,
             )
     return DeclaredColumns(declarations, tuple(fields[column.name] for column in declarations))
 

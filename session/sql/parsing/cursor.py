@@ -126,6 +126,8 @@ class Cursor(Parser):
                 f"Expected {expected}; {self._curr.text!r} is a reserved word,"
                 " so put it in double quotes if it is a name."
             )
+        if self.kind == "string":
+            raise self.syntax_error(f"Expected {expected}, got the text {self.shown()}. Put names in double quotes.")
         raise self.unexpected(expected)
 
     # errors

@@ -27,9 +27,9 @@ _REFUSED_JOINS = {
 }
 _REFUSED_CLAUSES = {
     "ORDER": "ORDER BY is not supported: a stream has no end to sort at. Rows of windows come by the window's end.",
-    "LIMIT": "LIMIT is not supported: a continuous query has no last row. Read with ?limit= instead.",
+    "LIMIT": "LIMIT is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
     "OFFSET": "OFFSET is not supported: read with ?after= instead.",
-    "FETCH": "FETCH is not supported: a continuous query has no last row. Read with ?limit= instead.",
+    "FETCH": "FETCH is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
     "UNION": "UNION is not supported yet; register each SELECT as its own query.",
     "EXCEPT": "EXCEPT is not supported; write the condition in WHERE.",
     "INTERSECT": "INTERSECT is not supported; write the condition in WHERE.",

@@ -98,7 +98,20 @@ def test_sql_prints_what_the_statement_gives(service: Playback, braid: Braid) ->
     assert braid("sql", "CREATE STREAM …").stdout == "stream purchases is declared\n"
     assert service.last().json == {"sql": "CREATE STREAM …"}
     service.play(answer({"streams": [{"name": "a"}, {"name": "b"}]}))
-    assert braid("sql", "SHOW STREAMS").stdout == "name\na\nb\n"
+    assert [line.split() for line in braid("sql", "SHOW STREAMS").stdout.splitlines()] == [
+        ["name", "connector"],
+        ["a", "-"],
+        ["b", "-"],
+    ]
+    registered = service.add_query({"sql": SQL})
+    service.play(answer(registered))
+    assert braid("sql", SQL).stdout == (
+        f"query {registered['id']} is RUNNING; `braid results {registered['id']} --follow` prints its rows,"
+        f" `braid drop {registered['id']}` retires it\n"
+    )
+    service.play(answer({"queries": [registered], "cursor": None}))
+    listed = braid("sql", "SHOW QUERIES").stdout.splitlines()
+    assert listed[0].split() == ["id", "name", "state", "rows", "deployed", "in", "latency", "sql"]
     service.play(answer({"queries": [{"id": "q-1"}], "cursor": None}))
     assert braid("sql", "SHOW QUERIES", "--json").stdout == '{"id": "q-1"}\n'
     service.play(answer([]))

@@ -10,12 +10,14 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import orjson
 import pytest
 
+from braid.api.cli import query as query_command
 from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, problem, running
 
 SQL = "SELECT user_id FROM purchases WHERE price > 5"
@@ -41,11 +43,9 @@ def test_an_interrupt_retires_the_query_and_says_so(service: Playback, start: St
     follows(service, 2)
     process.send_signal(number)
     status, out, err = ended(process)
-    assert (status, err) == (0, "")
-    assert out.splitlines() == [
+    assert (status, out) == (0, "user_id\n      7\n"), "standard output has rows only"
+    assert err.splitlines() == [
         "query q-1 is RUNNING, deployed in 0.84 s; Ctrl-C retires it",
-        "user_id",
-        "      7",
         "retired query q-1",
     ]
     assert [request.query for request in service.asked("DELETE", "/queries/q-1")] == [{"drain": "false"}]
@@ -69,8 +69,8 @@ def test_an_interrupt_before_the_answer_leaves_no_query_behind(service: Playback
     with service.changed:
         service.hold_registrations = False
         service.changed.notify_all()
-    status, out, _ = ended(process)
-    assert (status, out) == (0, "retired query q-1\n")
+    status, _, err = ended(process)
+    assert (status, err) == (0, "retired query q-1\n")
     assert [query["state"] for query in service.queries.values()] == ["RETIRED"]
 
 
@@ -118,7 +118,7 @@ def test_a_service_that_goes_away_is_status_3_and_names_the_way_back(start: Star
         follows(leaving, 2)
     status, out, err = ended(process)
     assert status == 3
-    assert "retired" not in out
+    assert "retired query" not in out + err
     assert "`braid drop q-1`" in err
     assert "`braid results q-1 --follow --after 1`" in err
     assert f"no Braid service answers at {leaving.url}" in err
@@ -128,9 +128,9 @@ def test_the_end_of_the_results_ends_the_command(service: Playback, start: Start
     process = start("query", SQL)
     follows(service)
     service.set_state("q-1", "RETIRED")
-    status, out, _ = ended(process)
+    status, _, err = ended(process)
     assert status == 0
-    assert out.endswith("query q-1 is RETIRED\n")
+    assert err.endswith("query q-1 is RETIRED\n")
     assert service.asked("DELETE", "/queries/q-1") == []
 
 
@@ -139,7 +139,8 @@ def test_a_query_that_fails_is_status_1_with_its_error(service: Playback, start:
     follows(service)
     service.set_state("q-1", "FAILED", "division by zero")
     status, _, err = ended(process)
-    assert (status, err) == (1, "Error: query q-1 is FAILED: division by zero\n")
+    assert status == 1
+    assert err.splitlines()[1:] == ["Error: query q-1 is FAILED: division by zero"]
 
 
 def test_the_limit_ends_the_command_and_the_query(service: Playback, start: Start) -> None:
@@ -178,8 +179,8 @@ def test_results_prints_what_there_is_and_where_to_go_on(service: Playback, brai
     service.emit("q-1", *({"n": n} for n in range(1000, 2500)))
     result = braid("--url", service.url, "results", "cheap", "--limit", "1200")
     lines = result.stdout.splitlines()
-    assert len(lines) == 1 + 1200 + 1
-    assert lines[-1] == "cursor: 1200"
+    assert len(lines) == 1 + 1200
+    assert result.stderr == "cursor: 1200\n"
     result = braid("--url", service.url, "results", "q-1", "--after", "1200", "--json")
     assert [json.loads(line)["n"] for line in result.stdout.splitlines()] == list(range(2200, 2500))
     assert result.stderr == "cursor: 1500\n"
@@ -191,7 +192,7 @@ def test_digits_are_printed_as_the_service_sent_them(service: Playback, braid: B
     digits = ("4.10", "12345678901234567890123456.70", "0.1", "1e-7")
     service.emit("q-1", *({"top": orjson.Fragment(text), "n": 1} for text in digits))
     result = braid("--url", service.url, "results", "q-1")
-    assert [line.split() for line in result.stdout.splitlines()[1:-1]] == [[text, "1"] for text in digits]
+    assert [line.split() for line in result.stdout.splitlines()[1:]] == [[text, "1"] for text in digits]
     result = braid("--url", service.url, "results", "q-1", "--json")
     assert result.stdout.splitlines() == [f'{{"top": {text}, "n": 1}}' for text in digits]
 
@@ -200,9 +201,26 @@ def test_results_says_why_there_is_no_row(service: Playback, braid: Braid) -> No
     query = service.add_query({"sql": SQL})
     query["waiting_for"] = {"reason": "no_tuple", "detail": "No tuple of stream purchases has come."}
     result = braid("--url", service.url, "results", "q-1")
-    assert "no row: No tuple of stream purchases has come." in result.stdout
+    assert "no row: No tuple of stream purchases has come." in result.stderr
     result = braid("--url", service.url, "results", "q-1", "--json")
     assert "No tuple of stream purchases has come." in result.stderr, "standard output has rows only"
+
+
+def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_command, "_FIRST_ROW_SECONDS", 0.05)
+
+    def emit_after_some_waits() -> None:
+        follows(service)
+        service.queries["q-1"]["waiting_for"] = {"reason": "no_tuple", "detail": "No tuple has come."}
+        follows(service, len(service.asked("GET", RESULTS)) + 3)
+        service.emit("q-1", {"n": 1})
+
+    emitter = threading.Thread(target=emit_after_some_waits)
+    emitter.start()
+    result = braid("--url", service.url, "query", SQL, "--limit", "1")
+    emitter.join()
+    assert result.stdout == "n\n1\n"
+    assert result.stderr.splitlines()[1:] == ["no row yet: No tuple has come.", "retired query q-1"]
 
 
 def test_results_follows_until_the_end(service: Playback, start: Start) -> None:
@@ -213,7 +231,7 @@ def test_results_follows_until_the_end(service: Playback, start: Start) -> None:
     service.emit("q-1", {"n": 2})
     follows(service, 3)
     service.set_state("q-1", "RETIRED")
-    assert ended(process) == (0, "n\n1\n2\ncursor: 2  (the end)\n", "")
+    assert ended(process) == (0, "n\n1\n2\n", "cursor: 2  (the end)\n")
 
 
 def test_interrupted_results_name_the_cursor_and_leave_the_query(service: Playback, start: Start) -> None:
@@ -257,7 +275,7 @@ def test_a_terminal_gets_colours_and_lines_that_fit(
     service: Playback, start: Start, columns: int, shortened: bool
 ) -> None:
     with terminal(columns) as (master_fd, terminal_fd):
-        process = start("query", SQL, "--limit", "1", stdout=terminal_fd)
+        process = start("query", SQL, "--limit", "1", stdout=terminal_fd, stderr=terminal_fd)
         follows(service)
         service.emit("q-1", {"user_id": 123456789, "text": "x" * 100})
         text = read_until(master_fd, b"retired query q-1").decode()
@@ -275,7 +293,7 @@ def test_a_pipe_gets_no_colour_codes(service: Playback, start: Start) -> None:
     assert "\x1b" not in ended(start("query", SQL))[2]
     service.add_query({"sql": SQL})
     for words in (["queries"], ["streams"], ["streams", "purchases"], ["explain", "q-1"], ["results", "q-1"]):
-        status, out, _ = ended(start(*words))
+        status, out, err = ended(start(*words))
         assert status == 0
-        assert out
-        assert "\x1b" not in out
+        assert out or err
+        assert "\x1b" not in out + err

@@ -65,6 +65,31 @@ def test_push_takes_the_format_that_a_file_ends_with(service: Playback, braid: B
     assert service.requests[-1].headers["content-type"] == "text/csv"
 
 
+def test_push_names_rows_of_csv_as_dead_letters_do(braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text("bad\n")
+    assert braid("push", "purchases", str(file)).stderr == "row 1: not an object\n"
+
+
+def test_push_names_the_columns_that_csv_lacks(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text("user,time\n")
+    pushed = {"accepted": 0, "rejected": 0, "errors": [], "missing": ["user_id"]}
+    service.play(answer(pushed))
+    assert braid("push", "purchases", str(file)).stderr == (
+        "purchases has columns that are not in the first line, and are NULL: user_id\n"
+    )
+    service.play(answer(pushed))
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
+
+
+def test_an_ended_stream_has_no_watermark(service: Playback, braid: Braid) -> None:
+    service.play(answer({"streams": [STREAM | {"ended": True, "watermark": "9999-12-31T23:59:59.999999Z"}]}))
+    listed = braid("streams").stdout
+    assert "ended" in listed
+    assert "9999" not in listed
+
+
 def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text('{"a": 1}\nbad\n{"a": 2}')

@@ -6,6 +6,7 @@ import pytest
 
 from braid.session.sql.inputs import NO_TABLES, SelectInput, inputs_of
 from braid.session.sql.parser import parse_statement
+from braid.session.sql.scope import did_you_mean
 from braid.session.sql.statements import Select
 from braid.sources.core.errors import SqlNotAllowed
 from tests.session.sql.tables import CATALOG, Tables
@@ -62,3 +63,8 @@ def test_refusals_say_what_and_where(marked: str, message: str) -> None:
     position = caught.value.position
     assert position is not None
     assert position.column == len(before) + 1
+
+
+def test_a_hint_writes_a_name_with_a_blank_as_sql_does() -> None:
+    assert did_you_mean("total_price", ["total price", "user_id"]) == ' Did you mean "total price"?'
+    assert did_you_mean("prise", ["price", "user_id"]) == " Did you mean 'price'?"

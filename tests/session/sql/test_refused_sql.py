@@ -248,7 +248,7 @@ REFUSED = [
     ("SELECT (1^, 2) FROM purchases", 422, "Rows in parentheses"),
     ("SELECT price FROM purchases ^UNION SELECT price FROM purchases", 422, "UNION is not supported yet"),
     ("SELECT price FROM purchases ^ORDER BY price", 422, "ORDER BY is not supported"),
-    ("SELECT price FROM purchases ^LIMIT 5", 422, "LIMIT is not supported"),
+    ("SELECT price FROM purchases ^LIMIT 5", 422, "Read with `braid query --limit` or ?limit=."),
     ("SELECT ^DISTINCT price FROM purchases", 422, "SELECT DISTINCT is not supported yet"),
     ("^WITH p AS (SELECT 1) SELECT * FROM p", 422, "WITH is not supported yet"),
     ("^INSERT INTO purchases VALUES (1)", 422, "POST /streams/{name}/events"),

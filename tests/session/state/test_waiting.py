@@ -86,6 +86,7 @@ def test_all_tuples_came_before_the_query_began() -> None:
     answer = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12})
     assert answer["reason"] == "no_tuple"
     assert "12 came, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
+    assert "starts at 'earliest' reads those" in answer["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 3, "malformed": 4})
     assert "Set aside: 3 late, 4 malformed; GET" in late["detail"]
 

@@ -20,7 +20,7 @@ TIME = "2026-01-01T00:00:00Z"
 def test_columns_are_found_by_name_and_others_are_null() -> None:
     body = f'T,"more, or less",s,k\r\n{TIME},1,"a ""b""\n",5\r\n{TIME},,,\r\n'.encode()
     decoded = decode(b"\xef\xbb\xbf" + body, "Text/CSV; charset=utf-8", SCHEMA)
-    assert decoded.malformed == ()
+    assert (decoded.malformed, decoded.missing) == ((), ("x",))
     rows = [{name: row[name] for name in ("k", "x", "s")} for row in decoded.tuples.to_pylist()]
     assert rows == [{"k": 5, "x": None, "s": 'a "b"\n'}, {"k": None, "x": None, "s": None}]
 

@@ -185,6 +185,7 @@ def test_rfc_3339_is_what_is_read_where_nothing_is_said() -> None:
         (US, "micros"),
         (US * 1000, "nanos"),
         (1.7e9, "seconds"),
+        ("1700000000000", "millis"),
     ],
 )
 def test_numbers_that_are_not_declared_are_refused_with_the_option_to_write(number: Any, unit: str) -> None:
