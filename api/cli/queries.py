@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ import click
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, wait_option, with_client
 from braid.api.cli.output import print_json, print_list
 from braid.api.cli.plan import print_plan
-from braid.api.client import BraidClient
+from braid.api.client import BraidClient, BraidRefused
 
 REASONS = {
     "unreadable": "its stream cannot be read",
@@ -72,7 +73,14 @@ def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool) -> Non
         (braid.drop_stream if kind == "stream" else braid.drop_table)(name)
         click.echo(f"dropped the {kind} {name}")
         return
-    _announce(braid.delete_query(name, drain=not no_drain), "", as_json=False)
+    try:
+        _announce(braid.delete_query(name, drain=not no_drain), "", as_json=False)
+    except BraidRefused as refused:
+        if refused.status == HTTPStatus.NOT_FOUND:
+            for found, option in ((braid.streams(), "stream"), (braid.tables(), "table")):
+                if any(each["name"].lower() == name.lower() for each in found):
+                    click.echo(f"{name} is a {option}: braid drop --{option} {name}", err=True)
+        raise
 
 
 @click.command(

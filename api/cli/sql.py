@@ -40,6 +40,9 @@ def sql(braid: BraidClient, statement: str, as_json: bool) -> None:
         print_answer(answer, as_json)
     elif words in (["create", "stream"], ["create", "table"]):
         click.echo(f"{words[1]} {answer['name']} is declared")
+    elif words[0] == "drop":
+        name = answer.get("dropped", answer.get("id"))
+        click.echo(f"dropped {name}" if name else "nothing was there to drop")
     elif "deployment_latency_seconds" in answer:
         name = answer["id"]
         click.echo(

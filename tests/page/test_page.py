@@ -102,7 +102,7 @@ def test_the_newest_rows_are_on_top_and_come_by_themselves(rest: Rest, person: V
     expect(page.get_by_role("heading", name="everything")).to_be_visible()
     wait_until(lambda: column(page, "user_id")[:2] == ["999", "998"], 20, "the newest are on top")
     assert len(column(page, "user_id")) == 200, "not a thousand"
-    expect(page.get_by_text("The newest 200 rows; “braid results” has all.")).to_be_visible()
+    expect(page.get_by_text("The newest 200 rows; “braid results” has all that are kept.")).to_be_visible()
     select(rest, query, range(1000, 1003))
     wait_until(lambda: column(page, "user_id")[:4] == ["1002", "1001", "1000", "999"], 20, "more rows came")
     assert len(set(column(page, "user_id"))) == 200, "each row once"

@@ -32,7 +32,7 @@ export function rowsTable() {
     );
   }
 
-  const more = el("p", { class: "note newest", hidden: true }, `The newest ${SHOWN} rows; “braid results” has all.`);
+  const more = el("p", { class: "note newest", hidden: true }, `The newest ${SHOWN} rows; “braid results” has all that are kept.`);
 
   return {
     node: table,

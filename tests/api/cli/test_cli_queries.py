@@ -66,6 +66,12 @@ def test_drop_of_what_is_not_there_is_refused(braid: Braid) -> None:
     assert "There is no query 'nothing'." in result.stderr
 
 
+def test_drop_of_a_stream_as_a_query_says_what_to_write(braid: Braid) -> None:
+    result = braid("drop", "Purchases")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Purchases is a stream: braid drop --stream Purchases\n")
+
+
 @pytest.mark.parametrize("kind", ["stream", "table"])
 def test_drop_of_streams_and_tables(service: Playback, braid: Braid, kind: str) -> None:
     assert braid("drop", f"--{kind}", "purchases").stdout == f"dropped the {kind} purchases\n"
