@@ -41,7 +41,7 @@ def expected(queries: list[LiveQuery], slices: np.ndarray, after: int, upto: int
     for query in queries:
         size, slide, offset = query.query.window.to_json()
         begin = query.after(STREAM.id) + 1
-        for start in range(-20 * slide + offset, 60, slide):
+        for start in range(offset - 60 * slide, 60, slide):
             end = start + size
             holds_one = any(start <= low and high <= end for low, high in slices.tolist())
             if after < end <= upto and holds_one and begin < end <= query.until(STREAM.id):

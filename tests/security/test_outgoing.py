@@ -18,7 +18,7 @@ from braid.sources.core.confinement import Confinement
 from braid.sources.core.errors import NotAllowed, NotReady
 from braid.sources.core.http_client import http_client
 from braid.sources.core.outgoing import EVERYWHERE, Outgoing, is_public
-from braid.sources.formats.schema_registry import SchemaRegistry
+from braid.sources.formats.schema_registry import AVRO, SchemaRegistry
 from tests.kit.webhook import Receiver, receiving
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject
 
@@ -153,7 +153,7 @@ def test_redirects_are_not_followed(receiver: Receiver) -> None:
 
 
 def test_a_registry_is_called_only_where_it_may_be(receiver: Receiver) -> None:
-    registry = SchemaRegistry(receiver.url, outgoing=ONLY_PUBLIC)
+    registry = SchemaRegistry(AVRO, receiver.url, outgoing=ONLY_PUBLIC)
     with pytest.raises(NotReady, match="setting outgoing_allow"):
         registry.schema(1)
 
