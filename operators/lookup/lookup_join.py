@@ -35,6 +35,8 @@ MAX_AT_ONCE = 4_000_000
 """How many joined tuples are formed at once, about."""
 MAX_BYTES = 1 << 30
 """How many bytes a column of texts gets at most with them."""
+MAX_PRODUCT = 10_000_000
+"""How many tuples a batch may become by several joins, or MAX_MATCHES for each tuple if that is more."""
 
 
 def version_path(version: str) -> str:
@@ -212,13 +214,15 @@ class LookupJoin:
     def batches(self, batch: pa.Table, tables: IndexedTables) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MAX_AT_ONCE` at most.
 
-        Raises LookupFailed.
+        Raises LookupFailed, also where arrays multiplied by each other make too many of them.
         """
-        yield from self._after(batch, 0, tables)
+        most = max(MAX_PRODUCT, MAX_MATCHES * batch.num_rows)
+        yield from self._after(batch, 0, tables, [most] * len(self.lookups))
 
     def _after(
-        self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables
+        self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables, left: list[int]
     ) -> Iterator[pa.RecordBatch | pa.Table]:
+        """Yield the tuples of a batch after the lookups from ``number`` on, each of which may make ``left`` more."""
         if number == len(self.lookups):
             yield batch
             return
@@ -231,7 +235,13 @@ class LookupJoin:
             _check(tuples)
             pieces = unnested(tuples, array, lookup, needed)
         for piece in pieces:
-            yield from self._after(piece, number + 1, tables)
+            left[number] -= piece.num_rows
+            if number and left[number] < 0:  # those of the first one are no more than their input has elements
+                raise LookupFailed(
+                    f"the joins of a tuple with tables and UNNEST must make at most {MAX_PRODUCT} tuples of a batch, or"
+                    f" {MAX_MATCHES} of each; got more. Unnest fewer arrays, or in queries of their own."
+                )
+            yield from self._after(piece, number + 1, tables, left)
 
 
 def _check(tuples: Tuples) -> None:

@@ -24,9 +24,10 @@ from braid.operators.lookup.lookup_join import (
     version_path,
 )
 from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.unnest import Unnest
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.errors import CorruptData
-from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, array_of
 from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import TABLES
@@ -116,6 +117,29 @@ def test_lookups_follow_each_other(tmp_path: Path) -> None:
         {"shop": 1, "cities.people": 10},
         {"shop": 3, "cities.people": None},
     ]
+
+
+@pytest.mark.parametrize("last", [3, 0])
+def test_arrays_that_multiply_each_other_make_only_so_many_tuples(
+    last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup_join, "MAX_PRODUCT", 30)
+    monkeypatch.setattr(lookup_join, "MAX_MATCHES", 1)
+    kind = array_of(BIGINT)
+    joins = [Unnest(f"u{n}", Column(name, kind), ("element",)) for n, name in enumerate("aab")]
+    join = LookupJoin(joins, frozenset({"u2.element"}))
+
+    def count(length: int) -> int:
+        arrays = {"a": [list(range(length))], "b": [list(range(last))]}
+        batch = pa.table({name: pa.array(array, kind.arrow) for name, array in arrays.items()})
+        return sum(piece.num_rows for piece in join.batches(batch, IndexedTables(Storage(str(tmp_path)))))
+
+    assert count(3) == 9 * last
+    with pytest.raises(LookupFailed, match="at most 30 tuples of a batch, or 1 of each"):
+        count(6)
+    alone = LookupJoin(joins[:1], frozenset({"u0.element"}))
+    (piece,) = alone.batches(pa.table({"a": pa.array([[1] * 40], kind.arrow)}), IndexedTables(Storage(str(tmp_path))))
+    assert piece.num_rows == 40
 
 
 def test_tables_that_nobody_reads_are_let_go(tmp_path: Path) -> None:
