@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.sources.core.errors import MalformedRequest
+from braid.sources.core.errors import MalformedRequest, TooLarge
 from braid.sources.core.schema import (
     BIGINT,
     BOOLEAN,
@@ -28,9 +28,11 @@ from braid.sources.core.schema import (
     array_of,
     map_of,
 )
-from braid.sources.formats import decode
+from braid.sources.formats import decode, json_rows, nested
 from braid.sources.formats.csv_records import CsvLayout, read_carefully
 from braid.sources.formats.json_values import json_texts_of
+from braid.sources.formats.limits import DecodingLimits
+from braid.sources.formats.nested import MAX_VALUE_BYTES
 from tests.kit.duck import connected
 from tests.sources.formats.every_format import ARROW, FORMATS, JSON_FORMATS, NDJSON
 
@@ -248,6 +250,33 @@ def test_parts_of_arrow_that_do_not_fit_are_named(values: pa.Array, complaint: s
         complaint is not None
     )
     assert decoded.tuples.num_rows == 2 - len(decoded.malformed)
+
+
+WIDE = Schema((Field("v", array_of(ColumnType("STRUCT", members=tuple((f"m{n}", INT) for n in range(1000))))),))
+
+
+def test_arrays_of_little_text_whose_elements_take_much_are_malformed() -> None:
+    most = MAX_VALUE_BYTES // 4000
+    body = b'{"v": [{"m0": 1}]}\n{"v": [' + b",".join([b"{}"] * (most + 1)) + b"]}"
+    decoded = decode(body, NDJSON, WIDE)
+    (fault,) = decoded.malformed
+    assert fault.detail == f"line 2: column 'v' must have at most {most} elements, got {most + 1}"
+    assert [len(value) for value in decoded.tuples.column("v").to_pylist()] == [1]
+
+
+@pytest.mark.parametrize("media", [NDJSON, "application/json"])
+def test_many_such_arrays_are_refused_before_all_are_made(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    assemble = json_rows.assemble
+    monkeypatch.setattr(nested, "MAX_STEP_BYTES", 1 << 20)
+    monkeypatch.setattr(json_rows, "assemble", lambda *args: made.append(args) or assemble(*args))
+    row = b'{"v":[' + b",".join([b"{}"] * 100) + b"]}"
+    body = b"\n".join([row] * 40) if media == NDJSON else b"[" + b",".join([row] * 40) + b"]"
+    with pytest.raises(TooLarge, match="unpack to at most 8000000 bytes"):
+        decode(body, media, WIDE, DecodingLimits(unpacked_bytes=8_000_000))
+    assert 1 < len(made) < 30
+    monkeypatch.undo()
+    assert decode(body, media, WIDE).tuples.num_rows == 40
 
 
 JSON_SCHEMA = Schema((Field("v", JSON),))
