@@ -57,7 +57,9 @@ def coerce(value: Any, column_type: ColumnType, time_format: str = "") -> Any:
 def complaint(name: str, column_type: ColumnType, value: Any, why: str) -> str:
     """Return the message for a value that does not fit column ``name``."""
     article = "an" if column_type.kind in ("INT", "ARRAY") else "a"
-    text = f"column {name!r} must be {article} {column_type}, got {show(value)}"
+    kind = str(column_type)
+    kind = kind if len(kind) <= LONGEST_SHOWN else kind[:LONGEST_SHOWN] + "…"
+    text = f"column {name!r} must be {article} {kind}, got {show(value)}"
     return f"{text} ({why})" if why else text
 
 

@@ -264,6 +264,12 @@ def test_arrays_of_little_text_whose_elements_take_much_are_malformed() -> None:
     assert [len(value) for value in decoded.tuples.column("v").to_pylist()] == [1]
 
 
+def test_messages_show_only_the_begin_of_a_long_type() -> None:
+    (fault,) = decode(b'{"v": 1}', NDJSON, WIDE).malformed
+    assert fault.detail.startswith("line 1: column 'v' must be an ARRAY<STRUCT<m0 INT, m1 INT")
+    assert len(fault.detail) < 200
+
+
 @pytest.mark.parametrize("media", [NDJSON, "application/json"])
 def test_many_such_arrays_are_refused_before_all_are_made(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
