@@ -37,6 +37,8 @@ MAX_BYTES = 1 << 30
 """How many bytes a column of texts gets at most with them."""
 MAX_PRODUCT = 10_000_000
 """How many tuples a batch may become by several joins, or MAX_MATCHES for each tuple if that is more."""
+MAX_UNNESTED_BYTES = 1 << 34
+"""How many bytes UNNEST may make of a batch, or MAX_MATCHES for each of its bytes if that is more."""
 
 
 def version_path(version: str) -> str:
@@ -199,6 +201,14 @@ def _position(known_codes: Numbers, codes: Numbers) -> Numbers:
     return np.where(known_codes[at] == codes, at, -1)
 
 
+@dataclass
+class _Left:
+    """How many tuples each lookup may still make of a batch, and how many bytes UNNEST."""
+
+    tuples: list[int]
+    bytes: int
+
+
 @dataclass(frozen=True)
 class LookupJoin:
     """The lookups of an input of queries; ``needed`` are the columns that somebody reads after them."""
@@ -214,15 +224,16 @@ class LookupJoin:
     def batches(self, batch: pa.Table, tables: IndexedTables) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MAX_AT_ONCE` at most.
 
-        Raises LookupFailed, also where arrays multiplied by each other make too many of them.
+        Raises LookupFailed, also where arrays multiplied by each other, or with long texts, make too much of them.
         """
         most = max(MAX_PRODUCT, MAX_MATCHES * batch.num_rows)
-        yield from self._after(batch, 0, tables, [most] * len(self.lookups))
+        most_bytes = max(MAX_UNNESTED_BYTES, MAX_MATCHES * batch.nbytes)
+        yield from self._after(batch, 0, tables, _Left([most] * len(self.lookups), most_bytes))
 
     def _after(
-        self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables, left: list[int]
+        self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables, left: _Left
     ) -> Iterator[pa.RecordBatch | pa.Table]:
-        """Yield the tuples of a batch after the lookups from ``number`` on, each of which may make ``left`` more."""
+        """Yield the tuples of a batch after the lookups from ``number`` on, which may make what is ``left``."""
         if number == len(self.lookups):
             yield batch
             return
@@ -235,11 +246,17 @@ class LookupJoin:
             _check(tuples)
             pieces = unnested(tuples, array, lookup, needed)
         for piece in pieces:
-            left[number] -= piece.num_rows
-            if number and left[number] < 0:  # those of the first one are no more than their input has elements
+            left.tuples[number] -= piece.num_rows
+            left.bytes -= 0 if isinstance(lookup, Lookup) else piece.nbytes
+            if number and left.tuples[number] < 0:  # the first one makes no more than its input has elements
                 raise LookupFailed(
                     f"the joins of a tuple with tables and UNNEST must make at most {MAX_PRODUCT} tuples of a batch, or"
                     f" {MAX_MATCHES} of each; got more. Unnest fewer arrays, or in queries of their own."
+                )
+            if left.bytes < 0:
+                raise LookupFailed(
+                    f"UNNEST must make at most {MAX_UNNESTED_BYTES} bytes of a batch, or {MAX_MATCHES} times its own;"
+                    " got more. Select no long texts or arrays beside the elements of long arrays."
                 )
             yield from self._after(piece, number + 1, tables, left)
 

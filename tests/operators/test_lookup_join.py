@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.operators.expressions import Call, Column, Expression
-from braid.operators.lookup import lookup_join
+from braid.operators.lookup import lookup_join, unnest
 from braid.operators.lookup.lookup_join import (
     IndexedTables,
     LookupFailed,
@@ -140,6 +140,26 @@ def test_arrays_that_multiply_each_other_make_only_so_many_tuples(
     alone = LookupJoin(joins[:1], frozenset({"u0.element"}))
     (piece,) = alone.batches(pa.table({"a": pa.array([[1] * 40], kind.arrow)}), IndexedTables(Storage(str(tmp_path))))
     assert piece.num_rows == 40
+
+
+def test_a_long_text_beside_many_elements_fails_before_all_is_formed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup_join, "MAX_UNNESTED_BYTES", 100_000)
+    monkeypatch.setattr(lookup_join, "MAX_MATCHES", 1)
+    monkeypatch.setattr(unnest, "MAX_AT_ONCE", 10)
+    kind = array_of(BIGINT)
+    join = LookupJoin([Unnest("u", Column("a", kind), ("element",))], frozenset({"text", "u.element"}))
+    batch = pa.table({"a": pa.array([[1] * 10_000], kind.arrow), "text": ["x" * 1000]})
+    pieces = join.batches(batch, IndexedTables(Storage(str(tmp_path))))
+    with pytest.raises(LookupFailed, match="UNNEST must make at most 100000 bytes of a batch"):
+        [piece.num_rows for piece in pieces]
+    short = join.batches(batch.set_column(1, "text", pa.array(["x"])), IndexedTables(Storage(str(tmp_path))))
+    with pytest.raises(LookupFailed, match="bytes"):  # the elements count, too
+        [piece.num_rows for piece in short]
+    monkeypatch.setattr(lookup_join, "MAX_UNNESTED_BYTES", 1_000_000)
+    pieces = join.batches(batch.set_column(1, "text", pa.array(["x"])), IndexedTables(Storage(str(tmp_path))))
+    assert sum(piece.num_rows for piece in pieces) == 10_000
 
 
 def test_tables_that_nobody_reads_are_let_go(tmp_path: Path) -> None:
