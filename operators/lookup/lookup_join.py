@@ -37,8 +37,8 @@ MAX_BYTES = 1 << 30
 """How many bytes a column of texts gets at most with them."""
 MAX_PRODUCT = 10_000_000
 """How many tuples a batch may become by several joins, or MAX_MATCHES for each tuple if that is more."""
-MAX_UNNESTED_BYTES = 1 << 34
-"""How many bytes UNNEST may make of a batch, or MAX_MATCHES for each of its bytes if that is more."""
+MAX_UNNESTED_BYTES = 1 << 32
+"""How many bytes UNNEST makes of a batch before columns are dropped, or MAX_MATCHES for each byte if that is more."""
 
 
 def version_path(version: str) -> str:
@@ -203,10 +203,11 @@ def _position(known_codes: Numbers, codes: Numbers) -> Numbers:
 
 @dataclass
 class _Left:
-    """How many tuples each lookup may still make of a batch, and how many bytes UNNEST."""
+    """How many tuples each lookup may still make of a batch, and how many bytes UNNEST until columns are dropped."""
 
     tuples: list[int]
     bytes: int
+    dropped: set[str]
 
 
 @dataclass(frozen=True)
@@ -221,14 +222,20 @@ class LookupJoin:
         """The columns that somebody reads before or after the lookups, those of tables included."""
         return self.needed.union(*(lookup.reads for lookup in self.lookups))
 
-    def batches(self, batch: pa.Table, tables: IndexedTables) -> Iterator[pa.RecordBatch | pa.Table]:
+    def batches(
+        self, batch: pa.Table, tables: IndexedTables, dropped: set[str] | None = None
+    ) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MAX_AT_ONCE` at most.
 
-        Raises LookupFailed, also where arrays multiplied by each other, or with long texts, make too much of them.
+        Where UNNEST would make too many bytes, columns of texts and of values with parts are all NULL from then on:
+        whoever reads one of the ``dropped``, which are known at the end, has not read all. Raises LookupFailed, also
+        where arrays multiplied by each other make too many tuples.
         """
         most = max(MAX_PRODUCT, MAX_MATCHES * batch.num_rows)
         most_bytes = max(MAX_UNNESTED_BYTES, MAX_MATCHES * batch.nbytes)
-        yield from self._after(batch, 0, tables, _Left([most] * len(self.lookups), most_bytes))
+        yield from self._after(
+            batch, 0, tables, _Left([most] * len(self.lookups), most_bytes, set() if dropped is None else dropped)
+        )
 
     def _after(
         self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables, left: _Left
@@ -244,7 +251,7 @@ class LookupJoin:
         else:
             array = tuples.value(lookup.array)
             _check(tuples)
-            pieces = unnested(tuples, array, lookup, needed)
+            pieces = unnested(tuples, array, lookup, needed, left.dropped)
         for piece in pieces:
             left.tuples[number] -= piece.num_rows
             left.bytes -= 0 if isinstance(lookup, Lookup) else piece.nbytes
@@ -254,11 +261,14 @@ class LookupJoin:
                     f" {MAX_MATCHES} of each; got more. Unnest fewer arrays, or in queries of their own."
                 )
             if left.bytes < 0:
-                raise LookupFailed(
-                    f"UNNEST must make at most {MAX_UNNESTED_BYTES} bytes of a batch, or {MAX_MATCHES} times its own;"
-                    " got more. Select no long texts or arrays beside the elements of long arrays."
-                )
+                later = set[str]().union(*(each.reads for each in self.lookups))
+                left.dropped |= {name for name in tuples.columns if name in needed and _is_long(tuples, name)} - later
             yield from self._after(piece, number + 1, tables, left)
+
+
+def _is_long(tuples: Tuples, name: str) -> bool:
+    kind = tuples.columns[name].type
+    return pa.types.is_string(kind) or pa.types.is_nested(kind)
 
 
 def _check(tuples: Tuples) -> None:
