@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from braid.operators.expressions import Expression, columns_of, conjuncts_of
+from braid.operators.joins.query import Join
 from braid.operators.kinds import KINDS
 from braid.operators.live_queries import LiveQueries, LiveQuery
 from braid.operators.lookup.lookup_join import LookupJoin
@@ -59,7 +60,9 @@ class StreamOperators:
         source = Input(stream, name, live.epoch, live.words, groups, self._index)
         for side in self._sides:
             side.compile(source)
-        self._reads = {query.id: _columns_of(query) for query in queries}
+        self._reads: dict[str, set[str]] = {}
+        for query in (*queries, *live.over(name, JOIN)):
+            self._reads.setdefault(query_of(query.id), set()).update(_columns_of(query))
         self._expressions = {query.id: [str(each) for each in _expressions_of(query)] for query in queries}
         lookups_now = tuple(
             live.refreshed.current(lookup) if isinstance(lookup, Lookup) else lookup for lookup in lookups
@@ -94,7 +97,7 @@ class StreamOperators:
 
     def queries_reading(self, columns: set[str]) -> set[str]:
         """Return the ids of the queries that read one of some columns, in a source task or for their results."""
-        return {query_of(name) for name, read in self._reads.items() if not columns.isdisjoint(read)}
+        return {query_id for query_id, read in self._reads.items() if not columns.isdisjoint(read)}
 
     def process(self, batch: pa.RecordBatch | pa.Table, watermark: int | None, work: Work | None = None) -> ChunkOutput:
         """Run all shared operators over tuples, none of them below ``watermark`` (µs); ``work`` counts the time."""
@@ -125,8 +128,8 @@ def _expressions_of(live: LiveQuery) -> Sequence[Expression]:
 
 
 def _columns_of(live: LiveQuery) -> set[str]:
-    """Return the columns of the input that a query reads; of a join, those of that name in other inputs, too."""
-    outputs = [output.expression for output in live.query.outputs]
-    conditions = [] if live.query.where is None else [live.query.where]
-    names = {name for each in (*_expressions_of(live), *outputs, *conditions) for name in columns_of(each)}
-    return names | {name.partition(".")[2] for name in names} if live.query.kind == JOIN else names
+    """Return the columns of the input that a query reads; of a join, those of that name in its other inputs, too."""
+    if isinstance(live.query, Join):
+        return {name.partition(".")[2] for each in live.query.over_rows for name in columns_of(each)}
+    expressions = (*_expressions_of(live), *(output.expression for output in live.query.outputs))
+    return {name for each in expressions for name in columns_of(each)}
