@@ -193,11 +193,16 @@ class SourceTasks:
         self, share: StreamShare, operators: StreamOperators, tuples: pa.Table
     ) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield tuples after lookups; where these cannot be carried out, the queries that have them fail."""
+        dropped: set[str] = set()
         try:
-            yield from operators.lookup_join.batches(tuples, self._tables)
+            yield from operators.lookup_join.batches(tuples, self._tables, dropped)
         except (LookupFailed, pa.ArrowException, OSError, MemoryError) as problem:
             message = f"A static table or UNNEST could not be joined: {problem or type(problem).__name__}"
             share.failures.update(dict.fromkeys(operators.queries, message))
+        if dropped:
+            named = ", ".join(sorted(dropped))
+            message = f"UNNEST would make too many bytes of one batch: {named} beside so many elements. Leave that out."
+            share.failures.update(dict.fromkeys(operators.queries_reading(dropped), message))
 
     def _results(
         self, share: StreamShare, output: ChunkOutput, combiner: BatchCombiner, seq: int, task: int

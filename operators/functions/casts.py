@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from braid.operators.expressions import Call, Expression
@@ -19,7 +18,8 @@ from braid.operators.functions.coercion import INT_RANGE, describe, integer_type
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_distinct, by_row, kernel
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, INT, NESTED_KINDS, NULL, ColumnType
-from braid.sources.formats.coercion import json_text
+from braid.sources.formats.coercion import UnfitError, json_text
+from braid.sources.formats.json_rows import parse_json
 from braid.sources.formats.json_values import json_texts_of
 
 EXACT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
@@ -175,8 +175,15 @@ def _readers(target: ColumnType) -> dict[str, Callable[[str], Any]]:
         "DECIMAL": lambda text: fit_decimal(Decimal(_ascii_number(text)), target),
         "DATE": _read_date,
         "TIMESTAMP": parse_timestamp,
-        "JSON": lambda text: json_text(orjson.loads(text)),
+        "JSON": _read_json,
     }
+
+
+def _read_json(text: str) -> str:
+    try:
+        return json_text(parse_json(text.encode(), exact=False))
+    except UnfitError as problem:
+        raise ValueError(str(problem)) from None
 
 
 def _ascii_number(text: str) -> str:

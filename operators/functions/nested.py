@@ -6,11 +6,11 @@ not there is NULL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from braid.operators.expressions import Call, Expression, Literal
@@ -21,9 +21,11 @@ from braid.sources.core.errors import NotAllowed
 from braid.sources.core.json_paths import Path, read_steps
 from braid.sources.core.schema import BIGINT, BOOLEAN, JSON, NULL, VARCHAR, ColumnType
 from braid.sources.formats.coercion import UnfitError, json_text
+from braid.sources.formats.json_rows import parse_json
 from braid.sources.formats.nested import lists_of
 
 _ABSENT = object()
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def _bind_member(function: Function, arguments: Arguments) -> Expression:
@@ -161,8 +163,8 @@ def _json(read: Callable[[Any], Any], target: pa.DataType = pa.string()) -> Call
 def _found(text: str, steps: Path) -> Any:
     """Return what a path leads to; _ABSENT where it leads to nothing, or the text is no JSON."""
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = parse_json(text.encode(), exact=False)
+    except ValueError:
         return _ABSENT
     for step in steps:
         if isinstance(step, str):
@@ -180,7 +182,12 @@ def _as_json(value: Any) -> str | None:
 def _as_text(value: Any) -> str | None:
     if value is _ABSENT or value is None:
         return None
-    return value if isinstance(value, str) else _written(value)
+    return value if isinstance(value, str) and _is_text(value) else _written(value)
+
+
+def _is_text(value: str) -> bool:
+    """Whether a string has no half of a surrogate pair, which JSON may have and no text has."""
+    return value.isascii() or not _SURROGATES.search(value)
 
 
 def _as_scalar(value: Any) -> str | None:

@@ -35,6 +35,10 @@ MAX_AT_ONCE = 4_000_000
 """How many joined tuples are formed at once, about."""
 MAX_BYTES = 1 << 30
 """How many bytes a column of texts gets at most with them."""
+MAX_PRODUCT = 10_000_000
+"""How many tuples a batch may become by several joins, or MAX_MATCHES for each tuple if that is more."""
+MAX_UNNESTED_BYTES = 1 << 32
+"""How many bytes UNNEST makes of a batch before columns are dropped, or MAX_MATCHES for each byte if that is more."""
 
 
 def version_path(version: str) -> str:
@@ -197,6 +201,15 @@ def _position(known_codes: Numbers, codes: Numbers) -> Numbers:
     return np.where(known_codes[at] == codes, at, -1)
 
 
+@dataclass
+class _Left:
+    """How many tuples each lookup may still make of a batch, and how many bytes UNNEST until columns are dropped."""
+
+    tuples: list[int]
+    bytes: int
+    dropped: set[str]
+
+
 @dataclass(frozen=True)
 class LookupJoin:
     """The lookups of an input of queries; ``needed`` are the columns that somebody reads after them."""
@@ -209,16 +222,25 @@ class LookupJoin:
         """The columns that somebody reads before or after the lookups, those of tables included."""
         return self.needed.union(*(lookup.reads for lookup in self.lookups))
 
-    def batches(self, batch: pa.Table, tables: IndexedTables) -> Iterator[pa.RecordBatch | pa.Table]:
+    def batches(
+        self, batch: pa.Table, tables: IndexedTables, dropped: set[str] | None = None
+    ) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MAX_AT_ONCE` at most.
 
-        Raises LookupFailed.
+        Where UNNEST would make too many bytes, columns of texts and of values with parts are all NULL from then on:
+        whoever reads one of the ``dropped``, which are known at the end, has not read all. Raises LookupFailed, also
+        where arrays multiplied by each other make too many tuples.
         """
-        yield from self._after(batch, 0, tables)
+        most = max(MAX_PRODUCT, MAX_MATCHES * batch.num_rows)
+        most_bytes = max(MAX_UNNESTED_BYTES, MAX_MATCHES * batch.nbytes)
+        yield from self._after(
+            batch, 0, tables, _Left([most] * len(self.lookups), most_bytes, set() if dropped is None else dropped)
+        )
 
     def _after(
-        self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables
+        self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables, left: _Left
     ) -> Iterator[pa.RecordBatch | pa.Table]:
+        """Yield the tuples of a batch after the lookups from ``number`` on, which may make what is ``left``."""
         if number == len(self.lookups):
             yield batch
             return
@@ -229,9 +251,24 @@ class LookupJoin:
         else:
             array = tuples.value(lookup.array)
             _check(tuples)
-            pieces = unnested(tuples, array, lookup, needed)
+            pieces = unnested(tuples, array, lookup, needed, left.dropped)
         for piece in pieces:
-            yield from self._after(piece, number + 1, tables)
+            left.tuples[number] -= piece.num_rows
+            left.bytes -= 0 if isinstance(lookup, Lookup) else piece.nbytes
+            if number and left.tuples[number] < 0:  # the first one makes no more than its input has elements
+                raise LookupFailed(
+                    f"the joins of a tuple with tables and UNNEST must make at most {MAX_PRODUCT} tuples of a batch, or"
+                    f" {MAX_MATCHES} of each; got more. Unnest fewer arrays, or in queries of their own."
+                )
+            if left.bytes < 0:
+                later = set[str]().union(*(each.reads for each in self.lookups))
+                left.dropped |= {name for name in tuples.columns if name in needed and _is_long(tuples, name)} - later
+            yield from self._after(piece, number + 1, tables, left)
+
+
+def _is_long(tuples: Tuples, name: str) -> bool:
+    kind = tuples.columns[name].type
+    return pa.types.is_string(kind) or pa.types.is_nested(kind)
 
 
 def _check(tuples: Tuples) -> None:

@@ -5,7 +5,7 @@ An input with UNNEST is one of its own, as after a lookup join: all queries over
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -74,8 +74,13 @@ def parts_of(kind: ColumnType) -> tuple[tuple[str, ColumnType], ...]:
     return element.members if element.kind == "STRUCT" else (("", element),)
 
 
-def unnested(tuples: Tuples, array: Any, unnest: Unnest, needed: set[str]) -> Iterator[pa.RecordBatch]:
-    """Yield each tuple with each element of its value in ``array``, with the columns that are needed."""
+def unnested(
+    tuples: Tuples, array: Any, unnest: Unnest, needed: set[str], dropped: Container[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield each tuple with each element of its value in ``array``, with the columns that are needed.
+
+    Those that are ``dropped``, once they are, are all NULL.
+    """
     lists = lists_of(array)
     counts = np.maximum(lists.lengths, 1) if unnest.left else lists.lengths
     ends, element_ends = np.cumsum(counts), np.cumsum(lists.lengths)
@@ -90,7 +95,10 @@ def unnested(tuples: Tuples, array: Any, unnest: Unnest, needed: set[str]) -> It
         missing = lists.lengths[rows] == 0
         places = np.where(missing, 0, (element_ends - lists.lengths)[rows] + nth)
         at = pa.array(rows)
-        columns = {name: column.take(at) for name, column in kept.items()}
+        columns = {
+            name: pa.nulls(len(rows), column.type) if name in dropped else column.take(at)
+            for name, column in kept.items()
+        }
         columns |= _elements(unnest, lists, places, nth + 1, missing, needed)
         yield pa.RecordBatch.from_pydict(columns)
         first = last

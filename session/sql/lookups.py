@@ -27,7 +27,7 @@ from braid.session.sql.scope import Columns, JoinedTable, Scope, column_of
 from braid.session.sql.statements import UNNEST, Select
 from braid.session.sql.syntax import Node, conjuncts, walk
 from braid.sources.connectors.static_table import TableVersion
-from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.schema import Schema, StreamDefinition
 
 MAX_TABLES = 10
 
@@ -192,7 +192,8 @@ class _Lookups:
             self._move_on_to_where(host)
         schema, canonical = elements.elements.schema, elements.elements.canonical
         name = _free_name(UNNEST, canonical, host)
-        elements.host, elements.table = host_number, JoinedTable(elements.alias, name, schema, canonical=canonical)
+        merged = self._merged_of(elements, schema)
+        elements.host, elements.table = host_number, JoinedTable(elements.alias, name, schema, merged, canonical)
         assert elements.unnest is not None
         ordinality, left = elements.unnest.ordinality, elements.joined.left
         host.lookups.append(Unnest(name, self._renamed(array), canonical, ordinality, left))
@@ -208,7 +209,7 @@ class _Lookups:
     ) -> None:
         definition = table.version.definition
         name = _free_name(definition.name, definition.schema.names, host)
-        merged = frozenset(f.name for f in definition.schema.fields if f.name.lower() in self._merged[table.number])
+        merged = self._merged_of(table, definition.schema)
         table.host, table.table = host.number, JoinedTable(table.alias, name, definition.schema, merged)
         keys = []
         for condition in key_conditions:
@@ -236,6 +237,10 @@ class _Lookups:
             )
         host.lookups.append(lookup)
         host.tables.append(table.table)
+
+    def _merged_of(self, input_: SelectInput, schema: Schema) -> frozenset[str]:
+        """Return the columns of an input whose unqualified names mean those of another one, by USING."""
+        return frozenset(field.name for field in schema.fields if field.name.lower() in self._merged[input_.number])
 
     def _refuse(self, table: SelectInput) -> None:
         later = [e for e in self._inputs[table.number + 1 :] if e.joined.left and e.is_stream]

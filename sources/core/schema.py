@@ -128,6 +128,10 @@ class ColumnType:
         return self.kind in INTEGER_KINDS
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if self.kind == "DECIMAL":
             return f"DECIMAL({self.precision},{self.scale})"
         if not self.members:

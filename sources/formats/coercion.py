@@ -57,7 +57,9 @@ def coerce(value: Any, column_type: ColumnType, time_format: str = "") -> Any:
 def complaint(name: str, column_type: ColumnType, value: Any, why: str) -> str:
     """Return the message for a value that does not fit column ``name``."""
     article = "an" if column_type.kind in ("INT", "ARRAY") else "a"
-    text = f"column {name!r} must be {article} {column_type}, got {show(value)}"
+    kind = str(column_type)
+    kind = kind if len(kind) <= LONGEST_SHOWN else kind[:LONGEST_SHOWN] + "…"
+    text = f"column {name!r} must be {article} {kind}, got {show(value)}"
     return f"{text} ({why})" if why else text
 
 
@@ -155,9 +157,22 @@ def _timestamp(value: Any, time_format: str) -> int:
 def json_text(value: Any) -> str:
     """Return the JSON text of what a JSON parser gave; UnfitError for what is no JSON."""
     try:
-        return orjson.dumps(value, default=_as_json).decode()
+        try:
+            return orjson.dumps(value, default=_as_json).decode()
+        except orjson.JSONEncodeError:
+            return orjson.dumps(_with_decimals(value), default=_as_json).decode()
     except (orjson.JSONEncodeError, ValueError, RecursionError) as problem:
         raise UnfitError(f"as JSON it must be writable again: {str(problem)[:100]}") from None
+
+
+def _with_decimals(value: Any) -> Any:
+    """Return a value with integers beyond 64 bits, which orjson does not write, as Decimals."""
+    if isinstance(value, dict):
+        return {name: _with_decimals(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_decimals(element) for element in value]
+    is_long = isinstance(value, int) and not -(2**63) <= value < 2**64
+    return Decimal(value) if is_long else value
 
 
 def _as_json(value: Any) -> Any:

@@ -18,7 +18,7 @@ from braid.sources.core.errors import MalformedRequest, NotAllowed
 from braid.sources.core.schema import ColumnType, Field, Schema
 from braid.sources.formats.coercion import EXACT_DOUBLES, UnfitError, coerce, complaint
 from braid.sources.formats.decoded import DecodedColumn
-from braid.sources.formats.nested import fields_of, list_column, struct_column
+from braid.sources.formats.nested import MAX_VALUE_BYTES, fields_of, list_column, part_bytes, struct_column
 from braid.sources.formats.temporal import dates_of_text
 from braid.sources.formats.time_formats import is_epoch, times_of
 
@@ -73,9 +73,15 @@ def _convert_nested(field: Field, values: Sequence[Any]) -> DecodedColumn:
         for i, value in enumerate(values)
         if value is not None and type(value) is not container
     }
-    is_null = np.array([type(value) is not container for value in values], dtype=bool)
-    present = [value if type(value) is container else container() for value in values]
     fields = list(fields_of(field))
+    if field.type.kind != "STRUCT":
+        most = MAX_VALUE_BYTES // part_bytes(fields[-1].type)
+        for i, value in enumerate(values):
+            if type(value) is container and len(value) > most:
+                errors[i] = f"column {field.name!r} must have at most {most} elements, got {len(value)}"
+    is_null = np.array([type(value) is not container for value in values], dtype=bool)
+    is_null[list(errors)] = True
+    present = [container() if null else value for null, value in zip(is_null.tolist(), values, strict=True)]
     if field.type.kind == "STRUCT":
         members = [
             convert_values(member, members_of(present, name))

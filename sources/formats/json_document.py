@@ -16,8 +16,10 @@ from braid.sources.formats.decoded import Decoded, Gathered
 from braid.sources.formats.json_rows import decode_rows, elements_of, needs_exact_numbers, parse_json
 from braid.sources.formats.limits import BODY, DecodingLimits
 from braid.sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
+from braid.sources.formats.nested import max_text_bytes
 
 WHOLE_BYTES = 4 << 20
+ELEMENTS_AT_ONCE = 16  # where together they could take too much, as their bytes are not known one by one
 
 
 def decode_json(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
@@ -48,10 +50,11 @@ def lines_of(body: bytes) -> bytes | None:
 def read_document(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode element by element, by the rules of :mod:`braid.sources.formats.coercion`, some at a time."""
     gathered = Gathered(schema, limits)
+    at_once = LINES_AT_ONCE if len(body) <= max_text_bytes(schema) else ELEMENTS_AT_ONCE
     first = 0
     try:
         elements = _elements(body, needs_exact_numbers(schema))
-        while some := list(islice(elements, LINES_AT_ONCE)):
+        while some := list(islice(elements, at_once)):
             gathered.add(_decode_some(schema, some, first))
             first += len(some)
     except ValueError as problem:

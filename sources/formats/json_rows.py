@@ -21,6 +21,8 @@ CROWDED_BYTES = 1 << 20
 BYTES_PER_CONTAINER = 16
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
+_DIGITS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else 32 for byte in range(256))
+_MANY_DIGITS = b"0" * 20  # of which the quick parser makes a double
 
 
 class Unparsable:
@@ -38,13 +40,13 @@ def needs_exact_numbers(schema: Schema) -> bool:
 def parse_json(text: bytes, exact: bool) -> Any:
     """Parse one JSON text in UTF-8; ValueError when it is none.
 
-    With ``exact`` fractions are Decimals. Without, the quick parser goes first; it refuses numbers beyond
-    doubles and halves of surrogate pairs, which are good JSON and matter only in columns of the stream: then the
-    exact parse decides. A long text that is made of little but arrays and objects would take a hundred times its
-    bytes, and is refused.
+    With ``exact`` fractions are Decimals. Without, the quick parser goes first; it refuses numbers beyond doubles and
+    halves of surrogate pairs, which are good JSON and matter only in columns of the stream: then the exact parse
+    decides, as it does where a number has more digits than a double keeps. A long text that is made of little but
+    arrays and objects would take a hundred times its bytes, and is refused.
     """
     _check_not_crowded(text)
-    if not exact:
+    if not exact and _MANY_DIGITS not in text.translate(_DIGITS):
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError:

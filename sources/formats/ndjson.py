@@ -19,6 +19,7 @@ from braid.sources.formats.columns import convert_text, one_zero, whole_numbers
 from braid.sources.formats.decoded import Decoded, Gathered, row_bytes, whole_batch
 from braid.sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
 from braid.sources.formats.limits import BODY, DecodingLimits
+from braid.sources.formats.nested import max_text_bytes
 from braid.sources.formats.time_formats import has_fractions, is_epoch
 
 BLOCK_BYTES = 1 << 20
@@ -42,8 +43,9 @@ def decode_ndjson(body: bytes, schema: Schema, limits: DecodingLimits = BODY) ->
 
 def read_carefully(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode line by line, by the rules of :mod:`braid.sources.formats.coercion`, some at a time."""
-    exact = needs_exact_numbers(schema)
+    exact, max_bytes = needs_exact_numbers(schema), max_text_bytes(schema)
     gathered = Gathered(schema, limits)
+    bytes_of_lines = 0
     lines: list[tuple[int, bytes]] = []
     rows: list[Any] = []
 
@@ -55,6 +57,10 @@ def read_carefully(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -
     for number, text in enumerate(body.split(b"\n"), start=1):
         if not text.strip(BLANKS):
             continue
+        bytes_of_lines += len(text)
+        if lines and bytes_of_lines > max_bytes:
+            decode_some()
+            bytes_of_lines = len(text)
         lines.append((number, text))
         try:
             rows.append(parse_json(text, exact))
@@ -62,6 +68,7 @@ def read_carefully(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -
             rows.append(Unparsable(str(problem)))
         if len(rows) == LINES_AT_ONCE:
             decode_some()
+            bytes_of_lines = 0
     decode_some()
     return gathered.decoded()
 

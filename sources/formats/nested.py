@@ -14,11 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.sources.core.schema import Field
+from braid.sources.core.schema import ColumnType, Field, Schema
 from braid.sources.formats.decoded import DecodedColumn
 
 PART_BYTES = 8
 """How many bytes a part of a value takes, about, besides those of texts."""
+
+MAX_VALUE_BYTES = 64 << 20
+"""How many bytes the elements of one array or map take at most, about."""
+MAX_STEP_BYTES = 256 << 20
+"""How many bytes the elements of arrays and maps that are converted together take at most, about."""
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -94,6 +99,26 @@ def dicts_and_lists(array: Any, values_of: Callable[[Any], list[Any]]) -> list[A
             for end, length, part in zip(ends, lengths, parts, strict=True)
         ]
     return [None if null else part for null, part in zip(is_null, parts, strict=True)]
+
+
+def part_bytes(kind: ColumnType) -> int:
+    """Return how many bytes a value takes at least that is a part of another one."""
+    if kind.kind == "STRUCT":
+        return sum(part_bytes(member) for _, member in kind.members)
+    return max(kind.min_bytes, 1)
+
+
+def max_text_bytes(schema: Schema) -> int:
+    """Return of how many bytes of JSON the elements do not take more than MAX_STEP_BYTES, whatever is in it.
+
+    An element of JSON takes two bytes or more, and may be a struct of which all members are missing.
+    """
+
+    def widest(kind: ColumnType) -> int:
+        inner = max((widest(member) for _, member in kind.members), default=1)
+        return inner if kind.kind == "STRUCT" or not kind.members else max(inner, part_bytes(kind.members[-1][1]))
+
+    return 2 * MAX_STEP_BYTES // max((widest(field.type) for field in schema.read), default=1)
 
 
 def fields_of(field: Field) -> Iterator[Field]:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.operators.expressions import Call, Column, Expression
-from braid.operators.lookup import lookup_join
+from braid.operators.lookup import lookup_join, unnest
 from braid.operators.lookup.lookup_join import (
     IndexedTables,
     LookupFailed,
@@ -24,9 +24,10 @@ from braid.operators.lookup.lookup_join import (
     version_path,
 )
 from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.unnest import Unnest
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.errors import CorruptData
-from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, array_of
 from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
 from tests.kit.random_joins import TABLES
@@ -116,6 +117,51 @@ def test_lookups_follow_each_other(tmp_path: Path) -> None:
         {"shop": 1, "cities.people": 10},
         {"shop": 3, "cities.people": None},
     ]
+
+
+@pytest.mark.parametrize("last", [3, 0])
+def test_arrays_that_multiply_each_other_make_only_so_many_tuples(
+    last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup_join, "MAX_PRODUCT", 30)
+    monkeypatch.setattr(lookup_join, "MAX_MATCHES", 1)
+    kind = array_of(BIGINT)
+    joins = [Unnest(f"u{n}", Column(name, kind), ("element",)) for n, name in enumerate("aab")]
+    join = LookupJoin(joins, frozenset({"u2.element"}))
+
+    def count(length: int) -> int:
+        arrays = {"a": [list(range(length))], "b": [list(range(last))]}
+        batch = pa.table({name: pa.array(array, kind.arrow) for name, array in arrays.items()})
+        return sum(piece.num_rows for piece in join.batches(batch, IndexedTables(Storage(str(tmp_path)))))
+
+    assert count(3) == 9 * last
+    with pytest.raises(LookupFailed, match="at most 30 tuples of a batch, or 1 of each"):
+        count(6)
+    alone = LookupJoin(joins[:1], frozenset({"u0.element"}))
+    (piece,) = alone.batches(pa.table({"a": pa.array([[1] * 40], kind.arrow)}), IndexedTables(Storage(str(tmp_path))))
+    assert piece.num_rows == 40
+
+
+def test_a_long_text_beside_many_elements_is_dropped_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_join, "MAX_UNNESTED_BYTES", 100_000)
+    monkeypatch.setattr(lookup_join, "MAX_MATCHES", 1)
+    monkeypatch.setattr(unnest, "MAX_AT_ONCE", 10)
+    kind = array_of(BIGINT)
+    join = LookupJoin([Unnest("u", Column("a", kind), ("element",))], frozenset({"id", "text", "u.element"}))
+    batch = pa.table({"id": [7], "a": pa.array([list(range(1000))], kind.arrow), "text": ["x" * 1000]})
+    dropped: set[str] = set()
+    rows = [
+        row
+        for piece in join.batches(batch, IndexedTables(Storage(str(tmp_path))), dropped)
+        for row in piece.to_pylist()
+    ]
+    assert dropped == {"text"}
+    assert [(row["id"], row["u.element"]) for row in rows] == [(7, n) for n in range(1000)]
+    assert 50 < sum(row["text"] is not None for row in rows) < 150
+    dropped.clear()
+    short = join.batches(batch.set_column(2, "text", pa.array(["x"])), IndexedTables(Storage(str(tmp_path))), dropped)
+    assert sum(piece.num_rows for piece in short) == 1000
+    assert not dropped
 
 
 def test_tables_that_nobody_reads_are_let_go(tmp_path: Path) -> None:

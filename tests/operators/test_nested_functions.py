@@ -153,6 +153,28 @@ def test_texts_that_are_no_json_have_no_parts() -> None:
     assert evaluate(cast_to(column("k"), JSON), columns, 3).to_pylist() == [None, '{"x":1}', None]
 
 
+def test_numbers_of_json_keep_their_digits_and_harm_no_other_member() -> None:
+    document = '{"big":123456789012345678901234567890,"far":1E+400,"x":1.5,"text":"\\ud800"}'
+    columns = {"j": pa.array([document]), "k": pa.array([document.replace("+", "")])}
+
+    def got(name: str, path: str) -> Any:
+        return evaluate(call(name, column("j"), text(path)), columns, 1).to_pylist()[0]
+
+    assert got("json_extract_string", "big") == got("json_extract", "big") == "123456789012345678901234567890"
+    assert got("json_extract_string", "far") == "1E+400"
+    assert got("json_value", "x") == "1.5"
+    assert got("json_extract_string", "text") is None  # half of a character
+    assert got("json_extract", "$") is None
+    whole = evaluate(cast_to(Literal("[123456789012345678901234567890, 1e400]", VARCHAR), JSON), {}, 1)
+    assert whole.to_pylist() == ["[123456789012345678901234567890,1E+400]"]
+
+
+def test_json_that_cannot_be_written_again_is_null() -> None:
+    columns = {"k": pa.array(["[" * depth + "]" * depth for depth in (2, 300, 2000)])}
+    assert evaluate(cast_to(column("k"), JSON), columns, 3).to_pylist() == ["[[]]", None, None]
+    assert evaluate(call("json_extract", column("k"), text("$")), columns, 3).to_pylist() == ["[[]]", None, None]
+
+
 def test_calls_of_constants_are_folded() -> None:
     document = Literal('{"a": [1, 2]}', VARCHAR)
     assert evaluate(call("json_value", document, text("$.a[1]")), {}, 1).to_pylist() == ["2"]

@@ -10,12 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braid.operators.expressions import Column
+from braid.operators.live_queries import LiveQueries
 from braid.operators.lookup import unnest as module
 from braid.operators.lookup.lookups import tuple_join_from_json
 from braid.operators.lookup.unnest import Unnest, unnested
+from braid.operators.stream_operators import StreamOperators
 from braid.operators.tuples import Tuples
+from braid.session.sql.select import plan_select
 from braid.sources.core.schema import INT, VARCHAR, ColumnType, array_of, map_of
 from braid.sources.formats.nested import row_bytes
+from tests.operators.pipeline import changelog
+from tests.session.sql.catalog import define
 
 ITEM = ColumnType("STRUCT", members=(("sku", VARCHAR), ("qty", INT)))
 KINDS = {
@@ -111,3 +116,37 @@ def test_json_gives_the_same_unnest() -> None:
     assert tuple_join_from_json(unnest.to_json()) == unnest
     assert str(unnest) == "left unnest m with ordinality as u(key, value, ordinality)"
     assert unnest.reads == {"m"}
+
+
+def test_queries_are_known_by_the_columns_of_an_input_that_they_read() -> None:
+    stream = define(
+        "CREATE STREAM s (id INT, text VARCHAR, a INT[], t TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'push')",
+        "s-1",
+    )
+    window = "s [RANGE 4 SECONDS]"
+    queries = [
+        plan_select(sql, {"s": stream})
+        for sql in (
+            "SELECT id, text FROM s, UNNEST(a) AS x",
+            "SELECT id FROM s, UNNEST(a) AS x WHERE text > 'b'",
+            "SELECT id, x FROM s, UNNEST(a) AS x",
+            f"SELECT MAX(text) AS m FROM {window}, UNNEST(a) AS x",
+            f"SELECT COUNT(*) AS n FROM {window}, UNNEST(a) AS x",
+            f"SELECT o.text, x FROM {window} o, UNNEST(o.a) AS x JOIN {window} p ON o.id = p.id",
+            f"SELECT o.id, x FROM {window} o, UNNEST(o.a) AS x JOIN {window} p ON o.id = p.id",
+        )
+    ]
+    created = [(f"q{n}", n, query) for n, query in enumerate(queries) if query.kind != "join"]
+    record = changelog(1, created, streams=[stream])
+    record["created"] += [
+        record["created"][0] | {"id": f"q{n}", "slot": n, "operator": "join", "query": query.to_json()}
+        for n, query in enumerate(queries)
+        if query.kind == "join"
+    ]
+    live = LiveQueries()
+    live.apply(record, {stream.id: None})
+    source = queries[0].inputs[0]
+    operators = StreamOperators(live, stream, 1, name=queries[0].input, lookups=source.lookups)
+    assert operators.queries_reading({"text"}) == {"q0", "q1", "q3", "q5"}
+    assert operators.queries_reading({"unnest.element"}) == {"q2", "q5", "q6"}

@@ -223,3 +223,35 @@ def test_one_unnest_may_take_what_another_gives() -> None:
         "unnest v as unnest(k, w)",
         "unnest unnest.w as unnest(element)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "shown"),
+    [
+        ("SELECT id FROM orders JOIN UNNEST(lines) AS l USING (id)", {"id": "id"}),
+        (
+            "SELECT * FROM orders JOIN UNNEST(lines) AS l USING (id)",
+            {"id": "id", "lines": "lines", "time": "time", "n": "unnest.n"},
+        ),
+        ("SELECT l.id FROM orders JOIN UNNEST(lines) AS l USING (id)", {"id": "unnest.id"}),
+    ],
+)
+def test_using_makes_a_column_of_unnest_one_with_that_of_the_stream(sql: str, shown: dict[str, str]) -> None:
+    stream = define(
+        "CREATE STREAM orders (id BIGINT, lines ARRAY<STRUCT<id BIGINT, n INT>>, time TIMESTAMP LATENESS INTERVAL '0'"
+        " SECOND) WITH (connector = 'push')",
+        "s-1",
+    )
+    query = plan_select(sql, {"orders": stream})
+    assert {output.name: str(output.expression) for output in query.outputs} == shown
+    assert str(query.where) == "=(id, unnest.id)"
+
+
+def test_using_takes_the_column_of_a_stream_rather_than_that_of_unnest() -> None:
+    skus = define(ORDERS.replace("orders", "skus").replace("id BIGINT", "sku VARCHAR"), "s-3")
+    query = plan_select(
+        "SELECT a.id AS a, sku FROM orders [RANGE 4 SECONDS] a, UNNEST(a.items) AS i JOIN skus [RANGE 4 SECONDS]"
+        " USING (sku)",
+        CATALOG | {"skus": skus},
+    )
+    assert str(query.outputs[-1].expression) == "skus.sku"
