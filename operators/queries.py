@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from braid.operators import expressions
-from braid.operators.expressions import Expression
+from braid.operators.expressions import Expression, columns_of
 from braid.operators.joins.query import Join
 from braid.operators.lookup.lookups import Lookup, TupleJoin, input_id
 from braid.operators.query_parts import (
@@ -62,6 +62,11 @@ class Selection:
     def inputs(self) -> tuple[Selection]:
         """What it reads: itself says of which stream, and which tuples."""
         return (self,)
+
+    @cached_property
+    def columns_of_rows(self) -> frozenset[str]:
+        """The columns of its input that its rows are formed of."""
+        return frozenset(name for output in self.outputs for name in columns_of(output.expression))
 
     def in_written_order(self) -> Selection:
         """Return it: it joins nothing."""
@@ -134,6 +139,11 @@ class Aggregation:
     def inputs(self) -> tuple[Aggregation]:
         """What it reads: itself says of which stream, and which tuples."""
         return (self,)
+
+    @property
+    def columns_of_rows(self) -> frozenset[str]:
+        """The columns of its input that its rows are formed of: none, but of keys and measures."""
+        return frozenset()
 
     def in_written_order(self) -> Aggregation:
         """Return it: it joins nothing."""

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from braid.operators.expressions import Expression, columns_of, conjuncts_of
-from braid.operators.joins.query import Join
 from braid.operators.kinds import KINDS
 from braid.operators.live_queries import LiveQueries, LiveQuery
 from braid.operators.lookup.lookup_join import LookupJoin
@@ -60,9 +59,7 @@ class StreamOperators:
         source = Input(stream, name, live.epoch, live.words, groups, self._index)
         for side in self._sides:
             side.compile(source)
-        self._reads: dict[str, set[str]] = {}
-        for query in (*queries, *live.over(name, JOIN)):
-            self._reads.setdefault(query_of(query.id), set()).update(_columns_of(query))
+        self._read_by: list[LiveQuery] = [*queries, *live.over(name, JOIN)]
         self._expressions = {query.id: [str(each) for each in _expressions_of(query)] for query in queries}
         lookups_now = tuple(
             live.refreshed.current(lookup) if isinstance(lookup, Lookup) else lookup for lookup in lookups
@@ -97,7 +94,7 @@ class StreamOperators:
 
     def queries_reading(self, columns: set[str]) -> set[str]:
         """Return the ids of the queries that read one of some columns, in a source task or for their results."""
-        return {query_id for query_id, read in self._reads.items() if not columns.isdisjoint(read)}
+        return {query_of(live.id) for live in self._read_by if not columns.isdisjoint(_columns_read_by(live))}
 
     def process(self, batch: pa.RecordBatch | pa.Table, watermark: int | None, work: Work | None = None) -> ChunkOutput:
         """Run all shared operators over tuples, none of them below ``watermark`` (µs); ``work`` counts the time."""
@@ -127,9 +124,6 @@ def _expressions_of(live: LiveQuery) -> Sequence[Expression]:
     return [*conjuncts_of(live.where), *query.keys, *(m.argument for m in query.measures if m.argument is not None)]
 
 
-def _columns_of(live: LiveQuery) -> set[str]:
-    """Return the columns of the input that a query reads; of a join, those of that name in its other inputs, too."""
-    if isinstance(live.query, Join):
-        return {name.partition(".")[2] for each in live.query.over_rows for name in columns_of(each)}
-    expressions = (*_expressions_of(live), *(output.expression for output in live.query.outputs))
-    return {name for each in expressions for name in columns_of(each)}
+def _columns_read_by(live: LiveQuery) -> set[str]:
+    read = {name for expression in _expressions_of(live) for name in columns_of(expression)}
+    return read | live.query.columns_of_rows

@@ -189,6 +189,11 @@ class Join:
         return (*conditions, *self.grouping.keys, *arguments)
 
     @cached_property
+    def columns_of_rows(self) -> frozenset[str]:
+        """The columns of its inputs that its rows are formed of, without the names of these."""
+        return frozenset(name.partition(".")[2] for each in self.over_rows for name in columns_of(each))
+
+    @cached_property
     def ons(self) -> dict[int, Expression]:
         """What the ON of LEFT JOINs asks of partners besides equal keys, by the number of the outer input."""
         return {n: join_input.on for n, join_input in enumerate(self.inputs) if join_input.on is not None}
