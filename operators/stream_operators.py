@@ -59,7 +59,7 @@ class StreamOperators:
         source = Input(stream, name, live.epoch, live.words, groups, self._index)
         for side in self._sides:
             side.compile(source)
-        self._read_by: list[LiveQuery] = [*queries, *live.over(name, JOIN)]
+        self._queries, self._joins = queries, live.over(name, JOIN)
         self._expressions = {query.id: [str(each) for each in _expressions_of(query)] for query in queries}
         lookups_now = tuple(
             live.refreshed.current(lookup) if isinstance(lookup, Lookup) else lookup for lookup in lookups
@@ -94,7 +94,11 @@ class StreamOperators:
 
     def queries_reading(self, columns: set[str]) -> set[str]:
         """Return the ids of the queries that read one of some columns, in a source task or for their results."""
-        return {query_of(live.id) for live in self._read_by if not columns.isdisjoint(_columns_read_by(live))}
+        in_task = {q.id for q in self._queries for e in _expressions_of(q) if not columns.isdisjoint(columns_of(e))}
+        rows_of = (*self._queries, *self._joins)
+        return {query_of(query_id) for query_id in in_task} | {
+            query_of(live.id) for live in rows_of if not columns.isdisjoint(live.query.columns_of_rows)
+        }
 
     def process(self, batch: pa.RecordBatch | pa.Table, watermark: int | None, work: Work | None = None) -> ChunkOutput:
         """Run all shared operators over tuples, none of them below ``watermark`` (µs); ``work`` counts the time."""
@@ -122,8 +126,3 @@ def _expressions_of(live: LiveQuery) -> Sequence[Expression]:
     """Return all expressions that a source task evaluates for the query."""
     query = live.query
     return [*conjuncts_of(live.where), *query.keys, *(m.argument for m in query.measures if m.argument is not None)]
-
-
-def _columns_read_by(live: LiveQuery) -> set[str]:
-    read = {name for expression in _expressions_of(live) for name in columns_of(expression)}
-    return read | live.query.columns_of_rows
