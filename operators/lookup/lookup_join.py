@@ -231,10 +231,10 @@ class LookupJoin:
         whoever reads one of the ``dropped``, which are known at the end, has not read all. Raises LookupFailed, also
         where arrays multiplied by each other make too many tuples.
         """
-        most = max(MAX_PRODUCT, MAX_MATCHES * batch.num_rows)
-        most_bytes = max(MAX_UNNESTED_BYTES, MAX_MATCHES * batch.nbytes)
+        max_tuples = max(MAX_PRODUCT, MAX_MATCHES * batch.num_rows)
+        max_bytes = max(MAX_UNNESTED_BYTES, MAX_MATCHES * batch.nbytes)
         yield from self._after(
-            batch, 0, tables, _Left([most] * len(self.lookups), most_bytes, set() if dropped is None else dropped)
+            batch, 0, tables, _Left([max_tuples] * len(self.lookups), max_bytes, set() if dropped is None else dropped)
         )
 
     def _after(
