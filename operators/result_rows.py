@@ -54,7 +54,7 @@ def schema_of(query: Query) -> pa.Schema:
 
 
 def _result_type(kind: ColumnType) -> pa.DataType:
-    """Return the Arrow type of results, in which texts of JSON are told from others."""
+    """Return the Arrow type of results, in which JSON is no plain text."""
     return pa.json_() if kind == JSON else kind.arrow
 
 

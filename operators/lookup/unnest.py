@@ -105,16 +105,18 @@ def unnested(
 
 
 def _piece_end(first: int, counts: Numbers, ends: Numbers, sizes: Numbers) -> int:
-    """Return up to where tuples are formed at once from ``first`` on: so many, of so many bytes, or one."""
+    """Return up to where tuples are formed at once from ``first`` on: so many, of so many bytes, or one.
+
+    Each row becomes ``counts`` tuples of ``sizes`` bytes each, the last of which ends at ``ends``.
+    """
     row = int(np.searchsorted(ends, first, side="right"))
-    before = np.concatenate([[0], np.cumsum(counts[row:] * sizes[row:])])  # of all tuples that each row becomes
     begun = first - int(ends[row] - counts[row])
-    upto = int(before[0]) + begun * int(sizes[row]) + MAX_BYTES
-    last_row = int(np.searchsorted(before, upto, side="right")) - 1
-    if last_row >= len(counts) - row:
-        return min(int(ends[-1]), first + MAX_AT_ONCE)
-    of_row = (upto - int(before[last_row])) // max(int(sizes[row + last_row]), 1)
-    last = int(ends[row + last_row] - counts[row + last_row]) + min(int(of_row), int(counts[row + last_row]))
+    bytes_left = np.cumsum(counts[row:] * sizes[row:]) - begun * sizes[row]
+    full = row + int(np.searchsorted(bytes_left, MAX_BYTES, side="right"))  # the first row that does not fit whole
+    last = int(ends[-1])
+    if full < len(counts):
+        begin, taken = (first, 0) if full == row else (int(ends[full - 1]), int(bytes_left[full - row - 1]))
+        last = begin + (MAX_BYTES - taken) // max(int(sizes[full]), 1)
     return min(max(last, first + 1), first + MAX_AT_ONCE)
 
 

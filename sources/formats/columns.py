@@ -18,7 +18,7 @@ from braid.sources.core.errors import MalformedRequest, NotAllowed
 from braid.sources.core.schema import ColumnType, Field, Schema
 from braid.sources.formats.coercion import EXACT_DOUBLES, UnfitError, coerce, complaint
 from braid.sources.formats.decoded import DecodedColumn
-from braid.sources.formats.nested import MAX_VALUE_BYTES, fields_of, list_column, part_bytes, struct_column
+from braid.sources.formats.nested import MAX_VALUE_BYTES, fields_of, list_column, min_part_bytes, struct_column
 from braid.sources.formats.temporal import dates_of_text
 from braid.sources.formats.time_formats import is_epoch, times_of
 
@@ -43,7 +43,7 @@ def check_paths(schema: Schema, format: str) -> None:
     if nested is not None and format in _WITHOUT_OBJECTS:
         raise NotAllowed(
             f"Column {nested.name!r} cannot be FROM {nested.source!r}: format {format!r} is read without objects in"
-            " others. Write FROM and the name of a column, or use 'json'."
+            " others. Write FROM and the name of a column, which may be a STRUCT, or use 'json'."
         )
 
 
@@ -75,10 +75,10 @@ def _convert_nested(field: Field, values: Sequence[Any]) -> DecodedColumn:
     }
     fields = list(fields_of(field))
     if field.type.kind != "STRUCT":
-        most = MAX_VALUE_BYTES // part_bytes(fields[-1].type)
+        max_elements = MAX_VALUE_BYTES // min_part_bytes(fields[-1].type)
         for i, value in enumerate(values):
-            if type(value) is container and len(value) > most:
-                errors[i] = f"column {field.name!r} must have at most {most} elements, got {len(value)}"
+            if type(value) is container and len(value) > max_elements:
+                errors[i] = f"column {field.name!r} must have at most {max_elements} elements, got {len(value)}"
     is_null = np.array([type(value) is not container for value in values], dtype=bool)
     is_null[list(errors)] = True
     present = [container() if null else value for null, value in zip(is_null.tolist(), values, strict=True)]

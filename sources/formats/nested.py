@@ -101,10 +101,10 @@ def dicts_and_lists(array: Any, values_of: Callable[[Any], list[Any]]) -> list[A
     return [None if null else part for null, part in zip(is_null, parts, strict=True)]
 
 
-def part_bytes(kind: ColumnType) -> int:
+def min_part_bytes(kind: ColumnType) -> int:
     """Return how many bytes a value takes at least that is a part of another one."""
     if kind.kind == "STRUCT":
-        return sum(part_bytes(member) for _, member in kind.members)
+        return sum(min_part_bytes(member) for _, member in kind.members)
     return max(kind.min_bytes, 1)
 
 
@@ -116,7 +116,7 @@ def max_text_bytes(schema: Schema) -> int:
 
     def widest(kind: ColumnType) -> int:
         inner = max((widest(member) for _, member in kind.members), default=1)
-        return inner if kind.kind == "STRUCT" or not kind.members else max(inner, part_bytes(kind.members[-1][1]))
+        return inner if kind.kind == "STRUCT" or not kind.members else max(inner, min_part_bytes(kind.members[-1][1]))
 
     return 2 * MAX_STEP_BYTES // max((widest(field.type) for field in schema.read), default=1)
 
