@@ -7,7 +7,8 @@ price is that what ended before waits a little longer.
 
 A batch that fires nothing gives nobody a row. It is worth its record, files and tasks only if the batch that fires the
 next windows has less to read because of it. So it begins just early enough to be over when these windows end. Where
-there is little to read it does not run at all.
+there is little to read it does not run at all. Where reading takes as long as all else of a batch, more such batches run
+before it.
 
 Small batches take less time than is worth a batch record and a few files each, so they begin some time after one
 another.
@@ -41,10 +42,12 @@ _TOGETHER_US = 5_000
 _CHUNK_WAIT, _MIN_CHUNK_WAIT_US = 0.25, 5_000
 # where tuples come, batches begin at most this long after one another, so that counts of tuples stay fresh (µs)
 _MAX_APART_US = 1_000_000
-# a batch that fires nothing begins this many of the longest recent durations before the next windows end
-_MARGIN = 1.25
+# a batch that fires nothing begins this many of the time that it takes before the next windows end
+_MARGIN = 1.1
 # there is little to read where that takes at most this part of the rest of a batch
 _LITTLE = 0.2
+# and much where it takes at least this part of it
+_MUCH = 1.0
 
 
 class ExpectedEnds:
@@ -171,9 +174,17 @@ class ReadingTime:
             slope = min(max(0.0, (product - mean * mean_duration) / variance), mean_duration / mean)
             self._line = mean_duration - slope * mean, slope
 
+    def expected_us(self, size: float) -> float | None:
+        """Return how long a batch takes that reads so much (µs), None while nothing is known."""
+        return None if self._line is None else self._line[0] + self._line[1] * size
+
     def is_little(self, size: float) -> bool:
         """Return whether reading so much takes little of what a batch takes besides; not while nothing is known."""
         return self._line is not None and self._line[1] * size <= _LITTLE * self._line[0]
+
+    def is_much(self, size: float) -> bool:
+        """Return whether reading so much takes as long as what a batch takes besides; not while nothing is known."""
+        return self._line is not None and self._line[1] * size >= _MUCH * self._line[0]
 
 
 class BatchStart:
@@ -230,7 +241,10 @@ class BatchStart:
             return next_us >= 0
         if ended or now_us - before_us >= _MAX_APART_US or not delays.keys() >= set(streams):
             return False  # there are rows for somebody, or nobody can tell
-        return next_us > _MARGIN * max(self._durations_us) or self._reading.is_little(size)
+        takes_us = self._reading.expected_us(size) or max(self._durations_us)
+        if next_us > 2 * _MARGIN * takes_us and self._reading.is_much(size):
+            return False  # the last one before the windows end has less to read
+        return next_us > _MARGIN * takes_us or self._reading.is_little(size)
 
     def _expected_delays(self, batch_us: float) -> dict[str, int]:
         """Return by how much watermarks will trail the processing time at most (µs), where that is steady."""

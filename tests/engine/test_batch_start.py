@@ -177,6 +177,16 @@ def test_batches_that_fire_nothing_are_few(period: float, share: float, most: fl
     assert waiting.mean() < 1.05 * at_once.mean()
 
 
+@pytest.mark.parametrize("share", [0.3, 0.5])
+def test_where_there_is_much_to_read_batches_run_that_leave_less_for_the_last_one(share: float) -> None:
+    query = aggregation(window=Window(SECOND, SECOND))
+    waiting, batches = run(start_with(query), 0.1, share, 1.0, few)
+    always = Selection(STREAM.id, None, ())
+    at_once, batches_at_once = run(start_with(query, *[always] * 1000), 0.1, share, 1.0, few)
+    assert 2.3 < batches <= batches_at_once
+    assert waiting.mean() < 1.05 * at_once.mean()
+
+
 def test_where_windows_of_other_streams_may_end_nobody_waits() -> None:
     start = start_with(aggregation(window=Window(SECOND, SECOND)))
     latencies(start, 0.1, 0.1, 1.0, few, seconds=61)
@@ -191,6 +201,7 @@ def test_the_time_that_reading_takes_follows_from_batches_of_different_sizes() -
     for size in (1000, 10_000, 2000, 8000):
         reading.learn(size, 100_000 + 2 * size)
     assert [reading.is_little(size) for size in (5000, 9000, 11_000, 20_000)] == [True, True, False, False]
+    assert [reading.is_much(size) for size in (9000, 49_000, 51_000)] == [False, False, True]
     for _ in range(100):
         reading.learn(9000, 118_000)
     assert reading.is_little(9000), "batches of one size say nothing new"
