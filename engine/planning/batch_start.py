@@ -154,25 +154,40 @@ class _PeriodicEnds:
 
 
 class ReadingTime:
-    """How long batches take to read tuples, by how durations differ with what is read: a line through recent ones."""
+    """How long batches take to read tuples, by how durations differ with what is read: a line through recent ones.
+
+    Batches that have rows for somebody take longer, by what firing windows costs; the line is that of the others.
+    """
 
     _KEPT, _SPREAD, _SURPRISE = 0.85, 0.15, 1.3
 
     def __init__(self) -> None:
-        self._sums = np.zeros(5)  # of weights, sizes, durations, size², size · duration; older ones weigh less
+        # sums over batches of the products of (1, size, whether it has rows), and of these with the duration; those of
+        # older batches weigh less
+        self._products, self._sums = np.zeros((3, 3)), np.zeros(3)
         self._line: tuple[float, float] | None = None
+        self._firing_us = 0.0
 
-    def learn(self, size: float, duration_us: float) -> None:
+    def learn(self, size: float, duration_us: float, has_rows: bool = False) -> None:
         """Take note of a batch; one that took much longer than it should have makes all before it worthless."""
-        if self._line is not None and duration_us > self._SURPRISE * (self._line[0] + self._line[1] * size):
-            self._line, self._sums = None, np.zeros(5)
-        new = [1, size, duration_us, size * size, size * duration_us]
-        self._sums = self._KEPT * self._sums + new
-        _, mean, mean_duration, square, product = self._sums / self._sums[0]
-        variance = square - mean * mean
-        if variance > (self._SPREAD * mean) ** 2:
-            slope = min(max(0.0, (product - mean * mean_duration) / variance), mean_duration / mean)
-            self._line = mean_duration - slope * mean, slope
+        expected_us = self.expected_us(size)
+        if expected_us is not None and duration_us > self._SURPRISE * (expected_us + has_rows * self._firing_us):
+            self._line, self._products, self._sums = None, np.zeros((3, 3)), np.zeros(3)
+        batch = np.array([1.0, size, has_rows])
+        self._products = self._KEPT * self._products + np.outer(batch, batch)
+        self._sums = self._KEPT * self._sums + batch * duration_us
+        count, sizes, firing = self._products[0]
+        mean = sizes / count
+        # sizes as far as they do not go with having rows: where these explain each other, nobody knows which costs
+        free = self._products[1, 1] / count - mean * mean
+        spread = firing / count * (1 - firing / count)
+        if spread > 0:
+            free -= (self._products[1, 2] / count - mean * firing / count) ** 2 / spread
+        if free > (self._SPREAD * mean) ** 2:
+            fitted, *_ = np.linalg.lstsq(self._products, self._sums, rcond=None)
+            shortest = max(0.0, self._sums[0] / count - max(0.0, fitted[2]) * firing / count)
+            slope = min(max(0.0, fitted[1]), shortest / mean)
+            self._line, self._firing_us = (shortest - slope * mean, slope), max(0.0, fitted[2])
 
     def expected_us(self, size: float) -> float | None:
         """Return how long a batch takes that reads so much (µs), None while nothing is known."""
@@ -204,7 +219,7 @@ class BatchStart:
     def learn(self, record: Mapping[str, Any], size: float, duration_us: int) -> None:
         """Take note of a batch of a ``size`` that took so long, of its processing time and of its watermarks."""
         self._durations_us.append(duration_us)
-        self._reading.learn(size, duration_us)
+        self._reading.learn(size, duration_us, bool(record.get("results")))
         watermarks = {stream: record["watermarks"].get(stream) for stream in record["streams"]}
         self._delays = {stream: self._delays.get(stream, deque(maxlen=_BATCHES)) for stream in watermarks}
         for stream, watermark in watermarks.items():

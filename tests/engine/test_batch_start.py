@@ -85,18 +85,26 @@ def latencies(
 
 
 def run(
-    start: BatchStart, fixed: float, share: float, period: float, delay: Callable[[int], float], seconds: int = 60
+    start: BatchStart,
+    fixed: float,
+    share: float,
+    period: float,
+    delay: Callable[[int], float],
+    seconds: int = 60,
+    firing: float = 0.0,
 ) -> tuple[np.ndarray, float]:
-    """Return what :func:`latencies` does, and how many batches there are a second."""
+    """Return what :func:`latencies` does, and how many batches there are a second; ``firing`` is what rows take."""
     now = before = 0.05
     due, latencies_us, number = period, [], 0
     while now < seconds:
         if start.is_too_early(round(before * 1e6), round(now * 1e6), now - before, [STREAM.id]):
             now += 0.01  # Spark asks again
             continue
-        duration = fixed + share * (now - before)
         watermark, number = now - delay(number), number + 1
+        has_rows = due <= watermark
+        duration = fixed + share * (now - before) + firing * has_rows
         record = {
+            "results": [{}] * has_rows,
             "planned_us": round(now * 1e6),
             "watermarks": {STREAM.id: round(watermark * 1e6)},
             "streams": {STREAM.id: {"tuples": 1}},
@@ -177,12 +185,12 @@ def test_batches_that_fire_nothing_are_few(period: float, share: float, most: fl
     assert waiting.mean() < 1.05 * at_once.mean()
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5])
-def test_where_there_is_much_to_read_batches_run_that_leave_less_for_the_last_one(share: float) -> None:
+@pytest.mark.parametrize(("share", "firing"), [(0.3, 0.0), (0.5, 0.0), (0.3, 0.1), (0.4, 0.1)])
+def test_where_there_is_much_to_read_batches_run_that_leave_less_for_the_last_one(share: float, firing: float) -> None:
     query = aggregation(window=Window(SECOND, SECOND))
-    waiting, batches = run(start_with(query), 0.1, share, 1.0, few)
+    waiting, batches = run(start_with(query), 0.1, share, 1.0, few, firing=firing)
     always = Selection(STREAM.id, None, ())
-    at_once, batches_at_once = run(start_with(query, *[always] * 1000), 0.1, share, 1.0, few)
+    at_once, batches_at_once = run(start_with(query, *[always] * 1000), 0.1, share, 1.0, few, firing=firing)
     assert 2.3 < batches <= batches_at_once
     assert waiting.mean() < 1.05 * at_once.mean()
 
