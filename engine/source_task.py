@@ -10,9 +10,10 @@ import orjson
 import pyarrow as pa
 
 from braid.engine.data_layout import BATCHES
+from braid.engine.derived_reading import DerivedRows
 from braid.engine.plan_log import PlanLog
 from braid.engine.planning.idleness import followed
-from braid.engine.planning.offsets import Offset, Span
+from braid.engine.planning.offsets import Given, Offset, Span
 from braid.engine.planning.recent_times import united
 from braid.engine.stream_share import StreamShare
 from braid.engine.wire import BLOCK, BUCKET, CONTROL, WireRow
@@ -28,6 +29,7 @@ from braid.operators.state.tuple_bucket import IndexedTuples
 from braid.operators.stream_operators import StreamOperators
 from braid.sources.connectors.connector import Chunk, Connector
 from braid.sources.connectors.registry import open_connector
+from braid.sources.core.derived import is_derived, queries_behind
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
@@ -50,6 +52,7 @@ class SourceTasks:
         self._connectors: dict[str, Connector] = {}
         self._operators: dict[str, tuple[object, dict[str, StreamOperators]]] = {}
         self._tables = IndexedTables(storage)
+        self._derived = DerivedRows(storage)
         self._work = Work()
         kernels.warm_up()
 
@@ -100,7 +103,8 @@ class SourceTasks:
             "busy_us": int((time.perf_counter() - began) * 1e6),
             "start": start.to_json(),
             "end": end.to_json(),
-            "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
+            "lateness": {s.id: None if is_derived(s.id) else s.schema.lateness_us for s in live.streams.values()},
+            "derived": _derived(live, end),
             "follows": {**followed(live, end.idle), **{stream: [origin] for stream, origin in end.joined.items()}},
             "percentiles": {s.id: p for s in live.streams.values() if (p := s.watermark.percentile) is not None},
             "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
@@ -152,7 +156,9 @@ class SourceTasks:
 
     def _connector_of(self, stream: StreamDefinition) -> Connector:
         if stream.id not in self._connectors:
-            self._connectors[stream.id] = open_connector(stream, self._storage)
+            is_of_queries = is_derived(stream.id)
+            opened = self._derived.open(stream) if is_of_queries else open_connector(stream, self._storage)
+            self._connectors[stream.id] = opened
         return self._connectors[stream.id]
 
     def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
@@ -248,6 +254,22 @@ class SourceTasks:
     def _block(self, entry: dict[str, Any], task: int) -> WireRow:
         body = orjson.dumps({"task": task, **entry}).decode()
         return WireRow(self._partitions[task % len(self._partitions)], BLOCK, body)
+
+
+def _derived(live: LiveQueries, end: Offset) -> dict[str, Any]:
+    """Return of each query behind a derived stream where its rows of the batch are: slot, and number of the first."""
+    behind = {query for stream in live.streams for query in queries_behind(stream)}
+    if not behind:
+        return {}
+    running = {query.id: query for query in live.by_slot.values() if query.id in behind}
+    return {
+        query: {
+            "slot": running[query].slot if query in running else None,
+            "active_from": dict(running[query].active_from) if query in running else {},
+            "first": end.derived.get(query, Given()).rows,
+        }
+        for query in sorted(behind)
+    }
 
 
 class _Samples:

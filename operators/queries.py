@@ -11,7 +11,7 @@ kind does with that is in the folder of the kind; :func:`braid.operators.kinds.k
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -38,7 +38,8 @@ class Selection:
     """Tuples of one stream that satisfy ``where``; ``outputs`` are over the stream's columns.
 
     ``stream`` is the stream's id, not its name. With ``lookups`` the columns are those of their tables, too. A query
-    with a name in ``apart`` shares nothing with queries that have another, or none.
+    with a name in ``apart`` shares nothing with queries that have another, or none. ``event_time`` is the column of the
+    stream that is the event time of its rows, for who reads these.
     """
 
     stream: str
@@ -46,6 +47,7 @@ class Selection:
     outputs: tuple[Output, ...]
     lookups: tuple[TupleJoin, ...] = ()
     apart: str = ""
+    event_time: str = field(default="", compare=False)
 
     kind: ClassVar[str] = SELECTION
     alias: ClassVar[str] = ""
@@ -66,7 +68,8 @@ class Selection:
     @cached_property
     def columns_of_rows(self) -> frozenset[str]:
         """The columns of its input that its rows are formed of."""
-        return frozenset(name for output in self.outputs for name in columns_of(output.expression))
+        named = {name for output in self.outputs for name in columns_of(output.expression)}
+        return frozenset(named | {self.event_time} if self.event_time else named)
 
     def in_written_order(self) -> Selection:
         """Return it: it joins nothing."""
@@ -97,6 +100,7 @@ class Selection:
             "stream": self.stream,
             "where": where_json(self.where),
             "outputs": [o.to_json() for o in self.outputs],
+            **({"event_time": self.event_time} if self.event_time else {}),
             **input_json(self),
         }
 
@@ -216,7 +220,8 @@ def query_from_json(value: dict[str, Any]) -> Query:
     outputs = tuple(Output.from_json(o) for o in value["outputs"])
     apart = value.get("apart", "")
     if value["kind"] == "selection":
-        return Selection(value["stream"], where, outputs, lookups_from_json(value), apart)
+        lookups = lookups_from_json(value)
+        return Selection(value["stream"], where, outputs, lookups, apart, value.get("event_time", ""))
     return Aggregation(
         stream=value["stream"],
         window=window_from_json(value["window"]),

@@ -292,7 +292,11 @@ class SharedSession:
 
     def _delete_expired(self, records: list[QueryRecord]) -> None:
         try:
-            self._writer.perform(deletion(records, drain=True, why="ttl"))
+            read = {record.id for record in records if self._state.readers_of(record.id)}
+            self._deadlines.watch(record for record in records if record.id in read)  # until nobody reads them
+            unread = [record for record in records if record.id not in read]
+            if unread:
+                self._writer.perform(deletion(unread, drain=True, why="ttl"))
         except Exception:
             self._deadlines.watch(records)
             raise

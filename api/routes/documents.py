@@ -330,6 +330,7 @@ Wait = Annotated[
     Query(ge=0, description=f"Seconds to wait; more than {LONGEST_WAIT_SECONDS:g} counts as that."),
     AfterValidator(lambda seconds: min(seconds, LONGEST_WAIT_SECONDS)),
 ]
+Cascade = Annotated[bool, Query(description="Retire the queries that read it, too; else they are a conflict.")]
 Drain = Annotated[bool, Query(description="Still emit the windows that are complete; `false` stops at once.")]
 
 

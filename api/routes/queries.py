@@ -14,7 +14,7 @@ from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_j
 from braid.api.http.planning import QUICK_BYTES
 from braid.api.routes import documents
 from braid.api.routes.access import ReaderDep, WriterDep
-from braid.api.routes.documents import QUERY_SCHEMA, Drain, IdOrName, Wait, answers, json_body
+from braid.api.routes.documents import QUERY_SCHEMA, Cascade, Drain, IdOrName, Wait, answers, json_body
 from braid.api.service import Service, ServiceDep
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.query_lookup import MAX_LISTED
@@ -170,11 +170,15 @@ async def get_query(id: IdOrName, caller: ReaderDep) -> Response:
     status_code=202,
     responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 409, 410, 503),
 )
-async def delete_query(id: IdOrName, service: ServiceDep, caller: WriterDep, drain: Drain = True) -> Response:
-    """Retire a query. Repeating it is harmless."""
+async def delete_query(
+    id: IdOrName, service: ServiceDep, caller: WriterDep, drain: Drain = True, cascade: Cascade = False
+) -> Response:
+    """Retire a query, with `cascade` those that read it, too. Repeating it is harmless."""
     service.check_running()
     is_over = not caller.is_in_memory(id)
-    queries = await durable_answer(lambda wake: caller.begin_delete([id], drain, wake), reads_files=is_over)
+    queries = await durable_answer(
+        lambda wake: caller.begin_delete([id], drain, wake, cascade=cascade), reads_files=is_over
+    )
     return response_of(outcome(202, queries[0]))
 
 

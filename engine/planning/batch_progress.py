@@ -59,7 +59,10 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         clock = clocks.get(stream)
         if stream in recent:
             clock = percentile_of(recent[stream], agreed["percentiles"][stream])
-        watermark = advance_watermark(watermarks.get(stream), clock, agreed["lateness"].get(stream, 0))
+        lateness_us = agreed["lateness"].get(stream, 0)
+        # a derived stream has no lateness: its watermark follows from those of its queries alone
+        clock, lateness_us = (None, 0) if lateness_us is None else (clock, lateness_us)
+        watermark = advance_watermark(watermarks.get(stream), clock, lateness_us)
         watermarks[stream] = watermark if stream in unread else advance_watermark(watermark, end.raised.get(stream), 0)
     return {
         "seq": end.seq,
@@ -69,6 +72,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "clocks": clocks,
         "watermarks": raise_idle(watermarks, agreed["follows"]),
         "joined": {stream: dict(end.begins[stream]) for stream in end.joined},
+        "derived": agreed["derived"],
         "idle": list(end.idle),
         "earliest": earliest,
         "recent": recent,

@@ -7,8 +7,8 @@ price is that what ended before waits a little longer.
 
 A batch that fires nothing gives nobody a row. It is worth its record, files and tasks only if the batch that fires the
 next windows has less to read because of it. So it begins just early enough to be over when these windows end. Where
-there is little to read it does not run at all. Where reading takes as long as all else of a batch, more such batches run
-before it.
+there is little to read it does not run at all. Where reading takes as long as all else of a batch, more such batches
+run before it.
 
 Small batches take less time than is worth a batch record and a few files each, so they begin some time after one
 another.
@@ -42,8 +42,9 @@ _TOGETHER_US = 5_000
 _CHUNK_WAIT, _MIN_CHUNK_WAIT_US = 0.25, 5_000
 # where tuples come, batches begin at most this long after one another, so that counts of tuples stay fresh (µs)
 _MAX_APART_US = 1_000_000
-# a batch that fires nothing begins this many of the time that it takes before the next windows end
-_MARGIN = 1.1
+# a batch that fires nothing begins this many times as long before the next windows end as it takes; where reading
+# takes more than this part of all time, as many times the longest recent duration
+_MARGIN, _SPARE, _LONG_MARGIN = 1.1, 0.5, 1.25
 # there is little to read where that takes at most this part of the rest of a batch
 _LITTLE = 0.2
 # and much where it takes at least this part of it
@@ -54,7 +55,8 @@ class ExpectedEnds:
     """At which event times windows of running queries end, and how many queries have rows whenever tuples come."""
 
     def __init__(self) -> None:
-        self._queries: dict[str, tuple[tuple[str, ...], Window | None]] = {}
+        # of each query its streams, its windows where batches know when they end, and whether it has any
+        self._queries: dict[str, tuple[tuple[str, ...], Window | None, bool]] = {}
         self._combs: _PeriodicEnds | None = None
         self._lengths_us: dict[str, int] = {}
         self._longest_us: dict[tuple[str, ...], int] | None = None
@@ -65,7 +67,7 @@ class ExpectedEnds:
     def add(self, query_id: str, query: Query) -> None:
         """Take note of a new query."""
         is_final = query.emit.delay_us is None and query.emit.after_watermark
-        self._queries[query_id] = query.streams, sliding(query.window) if is_final else None
+        self._queries[query_id] = query.streams, sliding(query.window) if is_final else None, query.window is not None
         self._lengths_us[query_id] = 0 if query.window is None else query.window.reach_us
         self._combs = self._longest_us = None
 
@@ -80,7 +82,7 @@ class ExpectedEnds:
         """The streams that queries read, as these join them, and how long after a tuple its last window ends (µs)."""
         if self._longest_us is None:
             self._longest_us = {}
-            for query_id, (streams, _) in self._queries.items():
+            for query_id, (streams, _, _) in self._queries.items():
                 self._longest_us[streams] = max(self._lengths_us[query_id], self._longest_us.get(streams, 0))
         return self._longest_us
 
@@ -96,6 +98,18 @@ class ExpectedEnds:
         )
         return max((us + max(clocks_of) for us, clocks_of in newest if clocks_of), default=None)
 
+    def has_end(self, stream: str, after: int | None, upto: int) -> bool:
+        """Whether a window of some query over a stream ends in ``(after, upto]`` (µs); of sessions nobody knows."""
+        for streams, window, has_windows in self._queries.values():
+            if stream not in streams or not has_windows:
+                continue
+            if window is None or after is None:
+                return True
+            phase = window.offset_us + window.size_us
+            if (upto - phase) // window.slide_us > (after - phase) // window.slide_us:
+                return True
+        return False
+
     @property
     def streams(self) -> frozenset[str]:
         """The streams that some query reads."""
@@ -110,7 +124,7 @@ class ExpectedEnds:
         end is -1 µs away.
         """
         if self._combs is None:
-            self._combs = _PeriodicEnds.of(self._queries.values())
+            self._combs = _PeriodicEnds.of((streams, window) for streams, window, _ in self._queries.values())
         ended = sum(count for streams, count in self._combs.unwindowed.items() if delays.keys() >= set(streams))
         windowed = [
             (combs, now_us - max(delays[stream] for stream in streams), min(reached[stream] for stream in streams))
@@ -197,6 +211,10 @@ class ReadingTime:
         """Return whether reading so much takes little of what a batch takes besides; not while nothing is known."""
         return self._line is not None and self._line[1] * size <= _LITTLE * self._line[0]
 
+    def share(self, size: float, us: float) -> float:
+        """Return which part of a time reading takes what came in it; 0 while nothing is known."""
+        return 0.0 if self._line is None else self._line[1] * size / max(us, 1.0)
+
     def is_much(self, size: float) -> bool:
         """Return whether reading so much takes as long as what a batch takes besides; not while nothing is known."""
         return self._line is not None and self._line[1] * size >= _MUCH * self._line[0]
@@ -256,6 +274,8 @@ class BatchStart:
             return next_us >= 0
         if ended or now_us - before_us >= _MAX_APART_US or not delays.keys() >= set(streams):
             return False  # there are rows for somebody, or nobody can tell
+        if self._reading.share(size, now_us - before_us) > _SPARE:
+            return next_us > _LONG_MARGIN * max(self._durations_us)  # each wait is lost for reading
         takes_us = self._reading.expected_us(size) or max(self._durations_us)
         if next_us > 2 * _MARGIN * takes_us and self._reading.is_much(size):
             return False  # the last one before the windows end has less to read

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from braid.sources.core.checksums import crc32
+from braid.sources.core.derived import FIRST
 from braid.sources.core.errors import CorruptData
+
+
+class Given(NamedTuple):
+    """What a query behind a derived stream has given: rows up to which number, and their watermark (µs), if any."""
+
+    rows: int = FIRST
+    watermark: int | None = None
 
 
 class PassedOver(NamedTuple):
@@ -45,7 +53,8 @@ class Offset:
     are spans that this batch could not be run with, which become dead letters (:mod:`braid.engine.recovery.isolation`).
     ``joined`` are the replays that begin where their origin begins, by their ids, each with that of its origin: from
     then on they get what that reads. ``raised`` are watermarks to which this batch raises those of streams: set from
-    outside, or of streams that have ended.
+    outside, or of streams that have ended, or of rows that queries gave. ``derived`` says of each query behind a
+    derived stream what it had given before the batch (:mod:`braid.engine.planning.derived_rows`).
     """
 
     seq: int = 0
@@ -67,6 +76,7 @@ class Offset:
     passed_over: Sequence[PassedOver] = ()
     joined: Mapping[str, str] = field(default_factory=dict)
     raised: Mapping[str, int] = field(default_factory=dict)
+    derived: Mapping[str, Given] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs, with its checksum."""
@@ -90,6 +100,7 @@ class Offset:
             "passed_over": [list(passed_over) for passed_over in self.passed_over],
             "joined": dict(self.joined),
             "raised": dict(self.raised),
+            "derived": {query: list(given) for query, given in self.derived.items()},
         }
         return {**value, "crc": _checksum(value)}
 
@@ -110,6 +121,7 @@ class Offset:
                 "idle": tuple(value["idle"]),
                 "firing_budget_us": math.inf if budget_us is None else budget_us,
                 "passed_over": tuple(PassedOver(*values) for values in value["passed_over"]),
+                "derived": {query: Given(*values) for query, values in value.get("derived", {}).items()},
             }
         )
 

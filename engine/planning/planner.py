@@ -25,9 +25,10 @@ from braid.engine.data_layout import (
 )
 from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
 from braid.engine.planning.batch_start import BatchStart
+from braid.engine.planning.derived_rows import extents_of, given_before, is_awaited, raised_by_rows
 from braid.engine.planning.fair_shares import fair_shares
 from braid.engine.planning.idleness import Idleness
-from braid.engine.planning.offsets import Offset
+from braid.engine.planning.offsets import Given, Offset
 from braid.engine.planning.positions import (
     Positions,
     begins_of,
@@ -45,6 +46,7 @@ from braid.operators.epoch_state import EpochChange, EpochState
 from braid.operators.queries import query_from_json
 from braid.sources.connectors.connector import Connector, Extent
 from braid.sources.connectors.registry import open_for_planner
+from braid.sources.core.derived import is_derived
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.replays import is_replay, origin_of
 from braid.sources.core.storage import Storage
@@ -109,7 +111,8 @@ class Planner:
         self._learn(start.seq, record)
         self._follow_changelogs()
         reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
-        available = self._all_available(reached, now_us)
+        given = given_before(self._state.streams, start.derived, record)
+        available = self._all_available(reached, given, now_us)
         begins = begins_of(reached, available)
         skipped = skipped_of(reached, available)
         self._find_cut_off(begins, available)
@@ -121,7 +124,7 @@ class Planner:
         bounds = {
             stream: self._connectors[stream].bounds()
             for stream, extents in available.items()
-            if extents and not is_replay(stream)
+            if extents and stream in self._connectors
         }
         raised = self._raised.raised(
             self._state.raised, begins, ends_of(begins, available), bounds, record["watermarks"]
@@ -129,13 +132,16 @@ class Planner:
         if now_us - start.planned_us >= ADVANCE_US:
             raised |= advanced(self._state.streams, start.idle, self._start.ends, record, now_us)
         streams = self._bounded(begins, available, fire_to, joined)
+        derived = raised_by_rows(self._state.streams, given, streams, record)
+        raised |= derived
         own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
         tuples = tuples_between(begins, own)
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
         is_news = self._epoch != start.epoch or idle != start.idle or joined != start.joined
         is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
-        is_needed = is_news or bool(raised) or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
+        is_risen = raised.keys() != derived.keys() or any(self._is_awaited(each, record, raised) for each in derived)
+        is_needed = is_news or is_risen or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
         if not tuples and not is_needed:
             return start
         ends = {stream: of_stream for stream, of_stream in ends_of(begins, available).items() if stream in own}
@@ -168,10 +174,18 @@ class Planner:
             failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},
             joined=joined,
             raised=raised,
+            derived=given,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
         return end
+
+    def _is_awaited(self, stream: str, record: Mapping[str, Any], raised: Mapping[str, int]) -> bool:
+        """Whether windows end as the watermark of a derived stream rises."""
+        before = record["watermarks"].get(stream)
+        return is_awaited(
+            stream, self._state.streams, lambda each: self._start.ends.has_end(each, before, raised[stream])
+        )
 
     def _show_life(self) -> None:
         now = time.monotonic()
@@ -207,14 +221,22 @@ class Planner:
             elif counts["tuples"]:
                 self._rests.pop(stream, None)
 
-    def _all_available(self, reached: Positions, now_us: int) -> dict[str, Mapping[str, Extent]]:
+    def _all_available(
+        self, reached: Positions, given: Mapping[str, Given], now_us: int
+    ) -> dict[str, Mapping[str, Extent]]:
         """Return what is available of each stream that is read, nothing where that is to wait.
 
         A stream is read from its first query on, and by pushes and generators from its declaration on; its connector is
         asked before, as some begin where they are asked first. A replay without queries stays where it is.
         """
         streams, read = self._state.streams, self._start.ends.streams
-        extents = {stream: self._available(stream, now_us) for stream in streams if not is_replay(stream)}
+        extents = {
+            stream: extents_of(streams[stream], given, reached)
+            if is_derived(stream)
+            else self._available(stream, now_us)
+            for stream in streams
+            if not is_replay(stream)
+        }
         replayed = {origin_of(stream) for stream in streams if is_replay(stream)}
         available: dict[str, Mapping[str, Extent]] = {
             stream: of_stream

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from braid.operators.expressions import Expression, columns_of
+from braid.operators.expressions import Expression
 from braid.operators.failure_isolation import isolate_failures
 from braid.operators.live_queries import LiveQueries, LiveQuery
 from braid.operators.operator import Arrived, ChunkOutput, Input
@@ -69,9 +69,7 @@ class SelectionSource:
 
     def __init__(self, live: LiveQueries, input_name: str) -> None:
         self.queries: list[LiveQuery] = live.over(input_name, SELECTION)
-        self.columns = sorted(
-            {name for q in self.queries for output in q.query.outputs for name in columns_of(output.expression)}
-        )
+        self.columns = sorted({name for q in self.queries for name in q.query.columns_of_rows})
 
     def compile(self, source: Input) -> None:
         """Work out the spaces in which query-sets are found."""

@@ -65,7 +65,7 @@ class TenantSession:
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run."""
-        return self._without_other_tenants(self.session.queries.explain(select))
+        return self._without_other_tenants(self.session.queries.explain(select, self._owner()))
 
     def delete_query(self, id_or_name: str, drain: bool = True) -> dict[str, Any]:
         """Retire a query."""
@@ -75,9 +75,10 @@ class TenantSession:
         """Retire all of the queries, or none when one is unknown."""
         return self.begin_delete(ids_or_names, drain).wait()
 
-    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Started:
-        """Begin to retire queries."""
-        return self.session.queries.begin_delete([self._id_of(name) for name in ids_or_names], drain, *on_done)
+    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake, cascade: bool = False) -> Started:
+        """Begin to retire queries; with ``cascade`` those that read them, too."""
+        ids = [self._id_of(name) for name in ids_or_names]
+        return self.session.queries.begin_delete(ids, drain, *on_done, cascade=cascade)
 
     def begin_replace(self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake) -> Started:
         """Begin to accept a query in the place of another, which retires."""

@@ -16,15 +16,22 @@ from typing import Any
 from braid.operators.queries import Query
 from braid.session.commands import planning
 from braid.session.commands.admission import NOBODY, Owner, check_new_queries, check_replaced
+from braid.session.commands.named_relations import NamedRelations
 from braid.session.commands.plans import Plans
 from braid.session.commands.query_lookup import QueryLookup
 from braid.session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
-from braid.session.commands.starts import place, place_after
+from braid.session.commands.relations import (
+    Resolution,
+    check_relations,
+    check_unread,
+    with_readers,
+)
+from braid.session.commands.starts import place, place_after, read_start
 from braid.session.commands.table_rows import NamedTables, TableRows
 from braid.session.commands.writer import Command, CommandGroup, Started, Wake, Writer
 from braid.session.log.idempotency import current, current_key, has_effect
 from braid.session.settings import OFF, Settings
-from braid.session.sql.select import plan_select
+from braid.session.sql.select import plan_statement
 from braid.session.sql.statements import Select
 from braid.session.state.query_record import CATCHING_UP, DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, full_name
 from braid.session.state.requests import (
@@ -132,17 +139,28 @@ class Queries:
             self._rows.check_refreshed(group.state, [p.query for p in planned if p.tables])
             limit = self._settings.max_queries
             check_new_queries(group.state, planned, limit, owner, replaced_id, group.new_queries)
+            if replaced is not None:
+                check_unread(group.state, [replaced], "replace")
+            resolution = Resolution(group.state, self._with_settings)
+            for record, p in zip(records, planned, strict=True):
+                record.created_us = group.at_us
+                resolution.resolve(record, p)
+            check_relations(group.state, records, resolution.records)
             for record, query_id in zip(records, group.state.new_query_ids(len(records)), strict=True):
-                record.id, record.created_us = query_id, group.at_us
+                record.id = query_id
             pending = dict(group.state.pending.replays)
+            for subquery in resolution.records:
+                start = None if subquery.start is None else read_start(subquery.start)
+                place(subquery, start, group.state.catalog, pending)
             for record, p in zip(records, planned, strict=True):
                 if replaced is not None and p.start is None:
                     place_after(record, replaced)
                 else:
                     place(record, p.start, group.state.catalog, pending)
+            subqueries = tuple(resolution.records)
             if replaced is None:
-                return QueriesAccepted(records, key)
-            return QueryReplaced(records[0], replaced.id, drain, key)
+                return QueriesAccepted((*subqueries, *records), key)
+            return QueryReplaced(records[0], replaced.id, drain, key, subqueries)
 
         def identified() -> Answer:
             for description, record in zip(answer, records, strict=True):
@@ -180,14 +198,15 @@ class Queries:
             explained.append(self._plans.explain(p.query, p.streams))
         return explained
 
-    def explain(self, select: Select) -> dict[str, Any]:
+    def explain(self, select: Select, owner: Owner = NOBODY) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
-        tables = NamedTables(catalog, self._rows)
-        query = self._with_settings(plan_select(select, catalog, tables, self._settings.statement_limits))
+        tables, relations = NamedTables(catalog, self._rows), NamedRelations(catalog, self._state, owner.tenant)
+        planned = plan_statement(select, relations, tables, self._settings.statement_limits)
+        query = self._with_settings(planned.query)
         names = {definition.id: definition.name for definition in catalog.values()}
-        return self._plans.explain(query, {stream: names[stream] for stream in query.streams})
+        return self._plans.explain(query, {s: names.get(s) or relations.name_of(s) for s in query.streams})
 
     def _plan(
         self,
@@ -202,7 +221,7 @@ class Queries:
             catalog = self._state.catalog.copy()
         planned = plan_requests(
             requests,
-            catalog,
+            NamedRelations(catalog, self._state, owner.tenant),
             NamedTables(catalog, self._rows),
             self._settings.confinement,
             owner.tenant,
@@ -224,12 +243,15 @@ class Queries:
         """Retire a query and return its description; harmless to repeat. ``drain=False`` stops it at once."""
         return self.begin_delete([id_or_name], drain).wait()[0]
 
-    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Started:
-        """Begin to retire all of the queries, or none when one is unknown."""
+    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake, cascade: bool = False) -> Started:
+        """Begin to retire all of the queries, or none when one is unknown; with ``cascade`` those that read them, too.
+
+        Conflict where others read one.
+        """
         records = [self._lookup.record(id_or_name) for id_or_name in ids_or_names]
         if not records:
             raise MalformedRequest("At least one query must be given; got an empty list.")
-        return self._begin(deletion(records, drain, current_key()), records, *on_done)
+        return self._begin(deletion(records, drain, current_key(), cascade=cascade), records, *on_done)
 
     def begin_pause(self, id_or_name: str, *on_done: Wake) -> Started:
         """Begin to pause a query, which then drains as if it were deleted; harmless to repeat.
@@ -276,11 +298,22 @@ class Queries:
         return Started(answer) if has_effect() else self._writer.submit(command, *on_done, answer=answer)
 
 
-def deletion(records: Sequence[QueryRecord], drain: bool, key: Key | None = None, why: str = "request") -> Command:
-    """Return the command to retire queries; nothing changes where they are on their way out already."""
+def deletion(
+    records: Sequence[QueryRecord],
+    drain: bool,
+    key: Key | None = None,
+    why: str = "request",
+    cascade: bool = False,
+) -> Command:
+    """Return the command to retire queries; nothing changes where they are on their way out already.
 
-    def check(_: CommandGroup) -> QueriesDeleted | None:
-        ids = tuple({record.id: None for record in records if is_changed(record)})
+    Conflict where others read one of them, unless these go, too (``cascade``).
+    """
+
+    def check(group: CommandGroup) -> QueriesDeleted | None:
+        doomed = with_readers(group.state, records) if cascade else records
+        check_unread(group.state, [record for record in doomed if record.is_wanted], "delete")
+        ids = tuple({record.id: None for record in doomed if is_changed(record)})
         return QueriesDeleted(ids, drain, why, key) if ids else None
 
     def is_changed(record: QueryRecord) -> bool:

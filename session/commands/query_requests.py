@@ -12,11 +12,12 @@ from braid.operators.kinds import operator_of
 from braid.operators.queries import Query, lookups_of
 from braid.router.sinks.connectors import SinkDefinition, read_sink
 from braid.session.commands import planning
+from braid.session.commands.named_relations import NamedRelations
 from braid.session.commands.starts import Start, read_start
 from braid.session.commands.statements import read_query
 from braid.session.commands.table_rows import NamedTables
+from braid.session.sql.relations import Subquery
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
-from braid.session.state.catalog import Catalog
 from braid.session.state.query_record import QueryRecord, full_name
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.static_table import TableVersion
@@ -93,7 +94,7 @@ class PlannedQuery:
 
     ``streams`` maps the ids of its streams to their names; ``tables`` are its static tables as they were read; ``sink``
     is the checked definition of its sink, as the record keeps it; ``tenant`` is whose query it will be, ``start`` where
-    it is asked to start.
+    it is asked to start; ``subqueries`` are those that it reads, by provisional ids.
     """
 
     request: QueryRequest
@@ -104,6 +105,7 @@ class PlannedQuery:
     sink: Any = None
     tenant: str | None = None
     start: Start | None = None
+    subqueries: tuple[Subquery, ...] = ()
 
     @property
     def full_name(self) -> str | None:
@@ -160,7 +162,7 @@ class Replacement:
 
 def plan_requests(
     requests: Iterable[QueryRequest],
-    catalog: Catalog,
+    catalog: NamedRelations,
     tables: NamedTables,
     confinement: Confinement = OPEN,
     tenant: str | None = None,
@@ -204,10 +206,16 @@ def plan_requests(
             if len(requests) > 1:
                 _reword(error, f"Query {position} of {len(requests)}: {error.detail}")
             raise
-        streams = shared_dict({stream: names[stream] for stream in parsed.query.streams})
-        versions = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(parsed.query)})
+        streams = shared_dict({s: names.get(s) or catalog.name_of(s) for s in parsed.query.streams})
+        queries = (parsed.query, *(subquery.query for subquery in parsed.subqueries))
+        looked_up = [lookup for query in queries for lookup in lookups_of(query)]
+        versions = tuple(tables.read[table] for table in {lookup.table: None for lookup in looked_up})
         recorded_sink = sink_spec if sink is None else sink.to_json()
-        planned.append(PlannedQuery(request, name, parsed.query, streams, versions, recorded_sink, tenant, start))
+        planned.append(
+            PlannedQuery(
+                request, name, parsed.query, streams, versions, recorded_sink, tenant, start, parsed.subqueries
+            )
+        )
     return planned
 
 

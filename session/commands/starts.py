@@ -10,10 +10,12 @@ import re
 from dataclasses import dataclass
 
 from braid.operators.kinds import operator_of
+from braid.operators.queries import Query
 from braid.session.state.catalog import Catalog, StreamState
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.registry import begins_at_the_earliest
+from braid.sources.core.derived import is_derived
 from braid.sources.core.errors import BraidError, NotAllowed
 from braid.sources.core.replays import origin_of, replay_of
 from braid.sources.core.schema import StreamDefinition
@@ -86,6 +88,8 @@ def place(record: QueryRecord, start: Start | None, catalog: Catalog, pending: d
     replays: dict[str, str] = {}
     sees_after: dict[str, int] = {}
     for stream_id in record.query.streams:
+        if is_derived(stream_id):  # its queries say where they start
+            continue
         stream = catalog.by_id(stream_id)
         asked = start if start is not None or stream is None else default_start(stream.definition)
         if stream is None or asked is None or asked.is_now:
@@ -98,6 +102,17 @@ def place(record: QueryRecord, start: Start | None, catalog: Catalog, pending: d
             sees_after[reads] = after
     record.sees_after = shared_dict(sees_after)
     _read(record, replays)
+
+
+def starts_now(query: Query, start: Start | None, catalog: Catalog) -> bool:
+    """Whether a query that starts so sees only what comes next of all its streams."""
+    for stream_id in query.streams:
+        stream = catalog.by_id(stream_id)
+        if is_derived(stream_id) or stream is None:
+            continue
+        if not (default_start(stream.definition) if start is None else start).is_now:
+            return False
+    return True
 
 
 def _read(record: QueryRecord, replays: dict[str, str]) -> None:

@@ -187,5 +187,5 @@ def _entry_of(row: Row) -> _Entry:
 
 def _effect_of(request: Request) -> Any:
     if queries := new_queries(request):
-        return [query.id for query in queries]
+        return [query.id for query in queries if not query.is_subquery]
     return request.definition.id if isinstance(request, (StreamCreated, TableCreated)) else None

@@ -10,6 +10,7 @@ from braid.operators.functions import call
 from braid.operators.functions.casts import cast_to
 from braid.operators.functions.coercion import coerce, describe
 from braid.operators.functions.comparison import MIRRORED
+from braid.session.sql.parsing.expression_parser import SUBQUERY
 from braid.session.sql.parsing.function_names import shown_aggregate
 from braid.session.sql.parsing.limits import ParserLimits
 from braid.session.sql.scope import WINDOW_COLUMNS, Names, column_parts
@@ -59,6 +60,8 @@ class Binder:
                 return self.aggregate(node)
             case "star":
                 raise self.sql.not_allowed("* stands alone in the select list or in COUNT(*).", node.at)
+            case "subquery":
+                raise self.sql.not_allowed(SUBQUERY, node.at)
             case "interval":
                 raise self.sql.not_allowed("An INTERVAL must be added to or subtracted from a timestamp.", node.at)
         if node.kind == "call" and node.value in ("+", "-") and any(c.kind == "interval" for c in node.children):

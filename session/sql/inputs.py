@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from braid.operators.expressions import Expression
 from braid.operators.lookup.lookups import TupleJoin
+from braid.session.sql.relations import Relations
 from braid.session.sql.scope import JoinedTable, check_descriptor, did_you_mean, listed
 from braid.session.sql.statements import UNNEST, JoinedSource, Select, Unnested, WindowedSource
 from braid.sources.connectors.static_table import TableVersion
@@ -125,10 +126,12 @@ class SelectInput:
             )
 
 
-def inputs_of(select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables) -> list[SelectInput]:
+def inputs_of(select: Select, catalog: Relations, tables: KnownTables) -> list[SelectInput]:
     """Return the inputs in the order of FROM; SqlNotAllowed for an unknown name, or what does not fit an input."""
     inputs = [
-        SelectInput(number, joined, None if joined.source.unnest else _find(select, joined.source, catalog, tables))
+        SelectInput(
+            number, joined, None if joined.source.unnest else find_input(select, joined.source, catalog, tables)
+        )
         for number, joined in enumerate((JoinedSource(select.source), *select.joins))
     ]
     for input_ in inputs:
@@ -142,10 +145,12 @@ def inputs_of(select: Select, catalog: Mapping[str, StreamDefinition], tables: K
     return inputs
 
 
-def _find(
-    select: Select, source: WindowedSource, catalog: Mapping[str, StreamDefinition], tables: KnownTables
+def find_input(
+    select: Select, source: WindowedSource, catalog: Relations, tables: KnownTables
 ) -> StreamDefinition | TableVersion:
-    definition = catalog.get(source.stream.lower()) or tables.find(source.stream)
+    if source.select is not None:
+        return catalog.subquery(source.select, source.alias or source.stream)
+    definition = catalog.get(source.stream) or tables.find(source.stream)
     if definition is not None:
         return definition
     names = sorted(d.name for d in catalog.values())

@@ -19,6 +19,7 @@ class JoinScope:
         """Take the scope of each input and where it stands; SqlNotAllowed when two have one name."""
         self.sql = sql
         self.inputs = tuple(inputs)
+        self._shown = [scope for scope in self.inputs if not scope.is_hidden]
         seen: set[str] = set()
         for scope, at in zip(inputs, offsets, strict=True):
             if scope.name.lower() in seen:
@@ -73,7 +74,7 @@ class JoinScope:
 
     def columns_of(self, qualifier: str | None, at: int) -> Iterator[tuple[str, Column]]:
         """Yield the columns that ``*`` or ``qualifier.*`` means, with what they are called in results."""
-        for scope in self.inputs if qualifier is None else (self._input(qualifier, at),):
+        for scope in self._shown if qualifier is None else (self._input(qualifier, at),):
             for name, column in scope.columns_of(qualifier, at):
                 yield name, Column(self._full_name(scope, column), column.type)
 
@@ -95,7 +96,7 @@ class JoinScope:
         if name.lower() in WINDOW_COLUMNS:
             yield Column(name.lower(), TIMESTAMP)
             return
-        for scope in self.inputs:
+        for scope in self._shown:
             yield from (Column(self._full_name(scope, column), column.type) for column in scope.find_all(name))
 
     @staticmethod

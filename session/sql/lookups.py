@@ -8,7 +8,7 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -21,22 +21,25 @@ from braid.operators.lookup.lookups import Lookup
 from braid.operators.lookup.unnest import Unnest
 from braid.session.sql.elements import elements_of
 from braid.session.sql.expressions import Binder
+from braid.session.sql.implied_windows import with_implied_windows
 from braid.session.sql.inputs import KnownTables, SelectInput, inputs_of
 from braid.session.sql.join_scope import JoinScope
+from braid.session.sql.relations import Relations
 from braid.session.sql.scope import Columns, JoinedTable, Scope, column_of
-from braid.session.sql.statements import UNNEST, Select
+from braid.session.sql.statements import UNNEST, JoinedSource, Select
 from braid.session.sql.syntax import Node, conjuncts, walk
 from braid.sources.connectors.static_table import TableVersion
-from braid.sources.core.schema import Schema, StreamDefinition
+from braid.sources.core.schema import Schema
 
 MAX_TABLES = 10
 
 
-def with_lookups(
-    select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables
-) -> tuple[Select, list[Scope]]:
+def with_lookups(select: Select, catalog: Relations, tables: KnownTables) -> tuple[Select, list[Scope]]:
     """Return a SELECT over its streams only, and what names mean in each of them; SqlNotAllowed says what is wrong."""
     inputs = inputs_of(select, catalog, tables)
+    select = with_implied_windows(select, {each.number: each.stream for each in inputs if each.is_stream})
+    for input_, joined in zip(inputs, (JoinedSource(select.source), *select.joins), strict=True):
+        input_.joined = joined
     if all(input_.is_stream and not input_.joined.using for input_ in inputs):
         return select, [Scope(select.sql, input_.source, input_.stream) for input_ in inputs]
     return _Lookups(select, inputs, tables).select_over_streams()

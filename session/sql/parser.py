@@ -34,7 +34,6 @@ _REFUSED = {
     "DELETE": "DELETE is not supported; write DROP QUERY to retire a query.",
     "ALTER": "ALTER is not supported; drop the object and create it again.",
     "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}.",
-    "WITH": "WITH is not supported yet. Name a stream or a table in FROM.",
     "VALUES": "VALUES is not supported; name a stream in FROM.",
 }
 _DROPS: dict[str, Callable[[str, bool], Statement]] = {
@@ -74,12 +73,14 @@ def parse_statement(text: str, limits: StatementLimits = DEFAULT_LIMITS) -> Stat
 
 
 def _parse(cursor: BraidParser) -> Statement:
+    if cursor.at("("):
+        return cursor.query()
     match cursor.word:
-        case "SELECT":
-            return cursor.select()
+        case "SELECT" | "WITH":
+            return cursor.query()
         case "EXPLAIN":
             cursor.advance()
-            return Explain(cursor.select())
+            return Explain(cursor.query())
         case "CREATE":
             cursor.advance()
             return _parse_create(cursor)
@@ -117,7 +118,7 @@ def _parse_create(cursor: BraidParser) -> Statement:
         name = parse_name(cursor, "the query")
         sink, start = parse_query_options(cursor) if cursor.at("WITH") else (None, None)
         cursor.expect("AS", "and a SELECT")
-        return CreateQuery(name, cursor.select(), sink, or_replace, start)
+        return CreateQuery(name, cursor.query(), sink, or_replace, start)
     if cursor.accept("TABLE"):
         return parse_create_table(cursor)
     if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SOURCE"):

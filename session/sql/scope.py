@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from braid.operators.derived import shown_name, window_behind
 from braid.operators.expressions import Column
 from braid.operators.lookup.lookups import TupleJoin
 from braid.operators.query_parts import WINDOW_END, WINDOW_START
@@ -15,7 +16,7 @@ from braid.session.sql.parsing.tokens import SqlText
 from braid.session.sql.statements import WindowedSource
 from braid.session.sql.syntax import Node
 from braid.sources.core.errors import SqlNotAllowed
-from braid.sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition
+from braid.sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition, StreamSchema
 
 MAX_NAMES = 50
 WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)
@@ -130,13 +131,18 @@ class Scope:
         self.definition = definition
         self.name = source.alias or source.stream
         self.windowed = source.window is not None
+        self.is_hidden = source.is_hidden
         self.lookups = tuple(lookups)
         self._tables = tuple(tables)
         self._merged = frozenset(merged)
-        self._columns = {f.name.lower(): Column(f.name, f.type) for f in definition.schema.fields}
+        self._own = {shown_name(f.name).lower(): Column(f.name, f.type) for f in definition.schema.fields}
+        if source.is_implied:
+            self._own |= _bounds_of(definition)
+        self._columns = dict(self._own)
         self._declared = {table.column(f).name: f.name for table in self._tables for f in table.schema.fields}
         if self.windowed:
-            self._columns |= {name: Column(name, TIMESTAMP) for name in WINDOW_COLUMNS}
+            bounds = {name: Column(name, TIMESTAMP) for name in WINDOW_COLUMNS}
+            self._columns = bounds | self._columns if source.is_implied else self._columns | bounds
 
     @property
     def stream(self) -> StreamDefinition:
@@ -154,7 +160,9 @@ class Scope:
     def description(self) -> str:
         """The columns of the stream and of each of its tables, for messages."""
         schemas = [(self.name, self.definition.schema), *((table.alias, table.schema) for table in self._tables)]
-        return ", ".join(f"{name} has {listed(schema.names, MAX_NAMES)}" for name, schema in schemas)
+        return ", ".join(
+            f"{name} has {listed(list(map(shown_name, schema.names)), MAX_NAMES)}" for name, schema in schemas
+        )
 
     def has(self, qualifier: str) -> bool:
         """Return whether a qualifier means the stream or one of its tables in this SELECT."""
@@ -169,13 +177,15 @@ class Scope:
         if qualifier is not None and not self.has(qualifier):
             raise self._not_in_from(qualifier, at)
         if qualifier is None or qualifier.lower() == self.name.lower():
-            hidden = self._merged if qualifier is None else ()
-            fields = (f for f in self.definition.schema.fields if f.name.lower() not in hidden)
-            yield from ((f.name, Column(f.name, f.type)) for f in fields)
+            schema = self.definition.schema
+            hidden = {name.lower() for name in schema.hidden} if isinstance(schema, StreamSchema) else set()
+            hidden |= self._merged if qualifier is None else set()
+            fields = (f for f in schema.fields if f.name.lower() not in hidden)
+            yield from ((shown_name(f.name), Column(f.name, f.type)) for f in fields)
         for table in self._tables:
             if qualifier is None or qualifier.lower() == table.alias.lower():
-                hidden = table.merged if qualifier is None else ()
-                yield from ((f.name, table.column(f)) for f in table.schema.fields if f.name not in hidden)
+                merged = table.merged if qualifier is None else ()
+                yield from ((f.name, table.column(f)) for f in table.schema.fields if f.name not in merged)
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
         """Return the column that a name of one part or two means, None when that is none or not one alone."""
@@ -185,7 +195,7 @@ class Scope:
 
     def _qualified(self, qualifier: str, name: str) -> list[Column]:
         if qualifier.lower() == self.name.lower():
-            column = self._columns.get(name.lower())
+            column = self._own.get(name.lower()) or self._columns.get(name.lower())
         else:
             table = next((table for table in self._tables if table.alias.lower() == qualifier.lower()), None)
             column = None if table is None else table.find(name)
@@ -203,11 +213,15 @@ class Scope:
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared."""
-        return self.declared_name(self.resolve(parts, at))
+        column = self.resolve(parts, at)
+        if column.name in WINDOW_COLUMNS:  # a subquery may call the bounds of its windows otherwise
+            names = (shown_name(f.name) for f in self.definition.schema.fields)
+            return next((name for name in names if name.lower() == parts[-1].lower()), column.name)
+        return self.declared_name(column)
 
     def declared_name(self, column: Column) -> str:
         """Return the name of a column as declared, without the table that it is of."""
-        return self._declared.get(column.name, column.name)
+        return self._declared.get(column.name, shown_name(column.name))
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""
@@ -243,6 +257,18 @@ class Scope:
         return self.sql.not_allowed(
             f"{qualifier!r} is not in FROM; its inputs are called {names} in this statement.", at
         )
+
+
+def _bounds_of(definition: Columns) -> dict[str, Column]:
+    """Return which columns of a derived stream are the bounds of the windows that its rows imply."""
+    found = window_behind(definition) if isinstance(definition, StreamDefinition) else None
+    if found is None:
+        return {}
+    window, starts, ends = found
+    bounds = {shown_name(name).lower(): Column(WINDOW_END, TIMESTAMP) for name in ends}
+    if window.size_us == window.slide_us:
+        bounds |= {shown_name(name).lower(): Column(WINDOW_START, TIMESTAMP) for name in starts}
+    return bounds
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from braid.operators.expressions import Expression
+from braid.operators.derived import shown_name
+from braid.operators.expressions import Column, Expression
 from braid.operators.functions.sql_text import sql_text
 from braid.operators.queries import Aggregation, Query, Selection
-from braid.operators.query_parts import Measure
+from braid.operators.query_parts import Measure, Output
 from braid.operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from braid.session.sql.aggregates import AggregateBinder, first_aggregate
 from braid.session.sql.expressions import Binder
-from braid.session.sql.inputs import NO_TABLES, KnownTables
+from braid.session.sql.inputs import NO_TABLES, KnownTables, find_input
 from braid.session.sql.join import plan_join
 from braid.session.sql.lookups import with_lookups
 from braid.session.sql.parser import parse_statement
+from braid.session.sql.relations import Relations, Subquery
 from braid.session.sql.scope import Scope
 from braid.session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs
+from braid.session.sql.semi_joins import has_subqueries, with_semi_joins
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import CreateQuery, Explain, Select, Statement
 from braid.session.sql.syntax import Node
@@ -32,10 +36,27 @@ def plan_select(
     tables: KnownTables = NO_TABLES,
     limits: StatementLimits = DEFAULT_LIMITS,
 ) -> Query:
+    """Return the query that a SELECT asks for, as :func:`plan_statement` does, without its subqueries."""
+    return plan_statement(statement, catalog, tables, limits).query
+
+
+class PlannedSelect(NamedTuple):
+    """A query and the subqueries that it reads, by their provisional ids, inner ones first."""
+
+    query: Query
+    subqueries: tuple[Subquery, ...]
+
+
+def plan_statement(
+    statement: str | Statement,
+    catalog: Mapping[str, StreamDefinition],
+    tables: KnownTables = NO_TABLES,
+    limits: StatementLimits = DEFAULT_LIMITS,
+) -> PlannedSelect:
     """Return the query that a SELECT (also inside CREATE QUERY or EXPLAIN) asks for.
 
-    ``catalog`` has the streams by lower-case name, ``tables`` the static tables. Raises SqlSyntaxError (400) or
-    SqlNotAllowed (422) with a position.
+    ``catalog`` has streams, and queries as derived streams, by lower-case name, ``tables`` the static tables. Raises
+    SqlSyntaxError (400) or SqlNotAllowed (422) with a position.
     """
     if isinstance(statement, str):
         statement = parse_statement(statement, limits)
@@ -43,20 +64,39 @@ def plan_select(
         statement = statement.select
     if not isinstance(statement, Select):
         raise SqlNotAllowed("A query must be a SELECT; send other statements to POST /sql.")
-    limits.check_select(statement)
+    relations = Relations(catalog, lambda select, within: _plan(select, within, tables, limits))
     try:
-        query = _plan(statement, catalog, tables, limits)
+        query = _plan(statement, relations, tables, limits)
     except RecursionError:
         position = statement.sql.position(statement.start)
         raise SqlNotAllowed("The statement is nested too deeply; split it.", position=position) from None
-    limits.check_query(statement, query)
+    return PlannedSelect(query, relations.needed_by(query))
+
+
+def _plan(select: Select, relations: Relations, tables: KnownTables, limits: StatementLimits) -> Query:
+    limits.check_select(select)
+    relations = relations.within(select)
+    if select.union:
+        query: Query = _all_of(relations.union(select))
+    else:
+        query = relations.merged(_plan_alone(select, relations, tables, limits))
+    limits.check_query(select, query)
     return query
 
 
-def _plan(
-    select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables, limits: StatementLimits
-) -> Query:
-    select, scopes = with_lookups(select, catalog, tables)
+def _all_of(stream: StreamDefinition) -> Selection:
+    """Return the query that gives all tuples of a derived stream."""
+    schema = stream.schema
+    fields = (field for field in schema.fields if field.name not in schema.hidden)
+    outputs = tuple(Output(shown_name(f.name), Column(f.name, f.type)) for f in fields)
+    return Selection(stream.id, None, outputs, event_time=schema.event_time)
+
+
+def _plan_alone(select: Select, relations: Relations, tables: KnownTables, limits: StatementLimits) -> Query:
+    if has_subqueries(select.where):
+        first = find_input(select, select.source, relations, tables)
+        select = with_semi_joins(select, first.schema.event_time if isinstance(first, StreamDefinition) else "")
+    select, scopes = with_lookups(select, relations, tables)
     limits.check_inputs(select)
     if select.joins:
         return plan_join(select, scopes)
@@ -94,7 +134,8 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
                 outputs.add(name, column, item.node.at)
         else:
             outputs.add(output_name(item, scope), binder.value(item.node), item.node.at)
-    return Selection(scope.stream.id, where, outputs.all(), scope.lookups)
+    event_time = scope.stream.schema.event_time
+    return Selection(scope.stream.id, where, outputs.all(), scope.lookups, event_time=event_time)
 
 
 def _check_emit(select: Select, stream: str) -> None:

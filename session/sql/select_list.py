@@ -112,12 +112,14 @@ def with_bounds(select: Select, planned: Sequence[tuple[str, Expression, int]]) 
     """Return outputs, given as name, expression and offset, after the bounds of the window that are not among them."""
     outputs = Outputs(select)
     for bound in WINDOW_COLUMNS:
-        if not any(name == bound and _is_bound(expression, bound) for name, expression, _ in planned):
+        is_listed = (name == bound and _is_bound(expression, bound, select) for name, expression, _ in planned)
+        if not any(is_listed):
             outputs.add(bound, Column(bound, TIMESTAMP), select.start)
     for name, expression, at in planned:
         outputs.add(name, expression, at)
     return outputs.all()
 
 
-def _is_bound(expression: Expression, bound: str) -> bool:
-    return isinstance(expression, Column) and expression.name == bound
+def _is_bound(expression: Expression, bound: str, select: Select) -> bool:
+    """Whether an output called like a bound is that; where the window is implied, it is that of the subquery's rows."""
+    return select.source.is_implied or (isinstance(expression, Column) and expression.name == bound)

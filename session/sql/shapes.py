@@ -25,11 +25,13 @@ from braid.session.sql.inputs import NO_TABLES, KnownTables
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.parsing.tokens import SqlText
 from braid.session.sql.parsing.tree import TreeReader
+from braid.session.sql.relations import Subquery
 from braid.session.sql.scope import Scope
-from braid.session.sql.select import plan_select
+from braid.session.sql.select import PlannedSelect, plan_statement
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import CreateQuery, Select
 from braid.session.sql.syntax import Node, walk
+from braid.sources.core.derived import is_derived
 from braid.sources.core.errors import BraidError, NotAllowed
 from braid.sources.core.schema import StreamDefinition
 
@@ -95,6 +97,7 @@ class ReadQuery(NamedTuple):
     sink: Mapping[str, str] | None
     or_replace: bool = False
     start: str | None = None
+    subqueries: tuple[Subquery, ...] = ()
 
 
 _Key = tuple[StatementLimits, tuple[str, ...]]
@@ -120,7 +123,7 @@ class Shapes:
         """Return what a text says; NotAllowed for a statement that is no query, or beyond ``limits``."""
         if len(text) > LONGEST:
             statement = _parse_query(text, limits)
-            return _to_read_query(statement, plan_select(statement, catalog, tables, limits))
+            return _to_read_query(statement, plan_statement(statement, catalog, tables, limits))
         cut_text = cut(text)
         shape = self._shapes.get((limits, cut_text.around))
         if shape is not None and catalog.get(shape.definition.name.lower()) is shape.definition:
@@ -129,16 +132,16 @@ class Shapes:
                 query = shape.filled([reader.number(number, 0) for number in cut_text.numbers])
                 return ReadQuery(shape.name, query, shape.sink, shape.or_replace, shape.start)
         statement = _parse_query(text, limits)
-        query = plan_select(statement, catalog, tables, limits)
-        self._remember((limits, cut_text.around), cut_text, statement, query, catalog)
-        return _to_read_query(statement, query)
+        planned = plan_statement(statement, catalog, tables, limits)
+        self._remember((limits, cut_text.around), cut_text, statement, planned, catalog)
+        return _to_read_query(statement, planned)
 
     def _remember(
         self,
         key: _Key,
         cut_text: Cut,
         statement: CreateQuery | Select,
-        query: Query,
+        planned: PlannedSelect,
         catalog: Mapping[str, StreamDefinition],
     ) -> None:
         select = statement.select if isinstance(statement, CreateQuery) else statement
@@ -149,13 +152,16 @@ class Shapes:
         holes = zip(cut_text.places, cut_text.numbers, strict=True)
         if not all(literals.get(at) == reader.number(number, at) for at, number in holes):
             return
+        query = planned.query
         if not isinstance(query, (Selection, Aggregation)) or query.lookups:  # tables change
+            return
+        if select.named or select.union or select.source.select is not None or is_derived(query.stream):
             return
         definition = catalog[select.source.stream.lower()]
         scope = Scope(select.sql, select.source, definition)
         if len(self._shapes) >= self._most:
             self._shapes = {}
-        read_query = _to_read_query(statement, query)
+        read_query = _to_read_query(statement, planned)
         self._shapes[key] = Shape(
             read_query.name,
             read_query.sink,
@@ -179,10 +185,11 @@ def _parse_query(text: str, limits: StatementLimits) -> CreateQuery | Select:
     )
 
 
-def _to_read_query(statement: CreateQuery | Select, query: Query) -> ReadQuery:
+def _to_read_query(statement: CreateQuery | Select, planned: PlannedSelect) -> ReadQuery:
+    query, subqueries = planned
     if isinstance(statement, CreateQuery):
-        return ReadQuery(statement.name, query, statement.sink, statement.or_replace, statement.start)
-    return ReadQuery(None, query, None)
+        return ReadQuery(statement.name, query, statement.sink, statement.or_replace, statement.start, subqueries)
+    return ReadQuery(None, query, None, subqueries=subqueries)
 
 
 def _filled(node: Node, literals: Mapping[int, Literal]) -> Node:

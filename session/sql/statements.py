@@ -94,6 +94,9 @@ class SelectItem:
     text: str
 
 
+SUBQUERY = "subquery"
+"""What a subquery in FROM is called without an alias."""
+
 UNNEST = "unnest"
 """What UNNEST is called without an alias."""
 
@@ -109,7 +112,9 @@ class Unnested:
 
 @dataclass(frozen=True)
 class WindowedSource:
-    """What FROM names: a stream, its alias, and its window; or UNNEST, which has no window.
+    """What FROM names: a stream, its alias, and its window; or UNNEST, which has no window; or a subquery (``select``).
+    A window that ``is_implied`` is not written: GROUP BY names its bounds (:mod:`braid.session.sql.implied_windows`).
+    Names without an input never mean columns of one that ``is_hidden``, nor does ``*``.
 
     ``descriptor`` is the column that a window function names, ``partition_by`` the columns that sessions are of.
     The offsets ``at``, ``window_at`` and ``descriptor_at`` are for error positions.
@@ -124,6 +129,9 @@ class WindowedSource:
     descriptor_at: int = 0
     partition_by: tuple[Node, ...] = ()
     unnest: Unnested | None = None
+    select: Select | None = None
+    is_implied: bool = False
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,10 @@ class EmitClause:
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT statement: the syntax only; :func:`braid.session.sql.select.plan_select` gives it meaning."""
+    """A SELECT statement: the syntax only; :func:`braid.session.sql.select.plan_select` gives it meaning.
+
+    ``named`` are the subqueries of its WITH, ``union`` what follows each UNION ALL.
+    """
 
     sql: SqlText
     start: int
@@ -162,6 +173,8 @@ class Select:
     having: Node | None = None
     emit: EmitClause | None = None
     joins: tuple[JoinedSource, ...] = ()
+    named: tuple[tuple[str, Select], ...] = ()
+    union: tuple[Select, ...] = ()
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-NodeKind = Literal["name", "star", "literal", "interval", "call", "aggregate", "cast"]
+NodeKind = Literal["name", "star", "literal", "interval", "call", "aggregate", "cast", "subquery"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +23,7 @@ class Node:
     call      a key of ``braid.operators.functions.FUNCTIONS``          its arguments
     aggregate a value of ``AGGREGATES``, or ``count_distinct``    its argument or a star
     cast      a :class:`braid.sources.core.schema.ColumnType`                the value
+    subquery  a :class:`braid.session.sql.statements.Select`            none
     ========= =================================================== =====================
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from braid.operators.lookup.lookups import Refreshed, refreshes_before, version_
 from braid.operators.queries import Query, lookups_of
 from braid.session.state.times import rfc3339
 from braid.sources.connectors.static_table import CONNECTOR, TableDefinition
+from braid.sources.core.derived import is_derived, queries_behind
 from braid.sources.core.errors import UnknownObject
 from braid.sources.core.names import name_key
 from braid.sources.core.replays import is_replay, origin_of, query_of
@@ -193,6 +194,11 @@ class TableState:
         return cls(**{**state, "definition": TableDefinition.from_json(state["definition"])})
 
 
+def is_hidden(stream_id: str) -> bool:
+    """Whether a stream is there for queries alone: a replay, or the rows of queries."""
+    return is_replay(stream_id) or is_derived(stream_id)
+
+
 class Catalog(Mapping[str, StreamDefinition]):
     """Definitions of streams by name, and static tables; case does not count in look-ups."""
 
@@ -200,6 +206,8 @@ class Catalog(Mapping[str, StreamDefinition]):
         self._by_name: dict[str, StreamState] = {}
         self._by_id: dict[str, StreamState] = {}
         self._tables: dict[str, TableState] = {}
+        # the derived streams that have rows of a query
+        self._derived_from: dict[str, set[str]] = {}
 
     def __getitem__(self, name: str) -> StreamDefinition:
         return self._by_name[name_key(name)].definition
@@ -214,20 +222,32 @@ class Catalog(Mapping[str, StreamDefinition]):
         """Return a catalog of the same streams and tables, which later changes of this one do not affect."""
         catalog = Catalog()
         catalog._by_name, catalog._by_id = dict(self._by_name), dict(self._by_id)
+        catalog._derived_from = {query: set(streams) for query, streams in self._derived_from.items()}
         catalog._tables = {name: replace(table) for name, table in self._tables.items()}
         return catalog
 
     def add(self, state: StreamState) -> None:
-        """Add a stream; replays have no name."""
-        if not is_replay(state.definition.id):
+        """Add a stream; those that are there for queries alone have no name."""
+        stream_id = state.definition.id
+        if not is_hidden(stream_id):
             self._by_name[name_key(state.definition.name)] = state
-        self._by_id[state.definition.id] = state
+        for query_id in queries_behind(stream_id):
+            self._derived_from.setdefault(query_id, set()).add(stream_id)
+        self._by_id[stream_id] = state
 
     def remove(self, stream_id: str) -> None:
         """Remove a stream; nothing happens when there is none of this id."""
         state = self._by_id.pop(stream_id, None)
-        if state is not None and not is_replay(stream_id):
+        if state is not None and not is_hidden(stream_id):
             del self._by_name[name_key(state.definition.name)]
+        for query_id in queries_behind(stream_id):
+            self._derived_from.get(query_id, set()).discard(stream_id)
+            if not self._derived_from.get(query_id):
+                self._derived_from.pop(query_id, None)
+
+    def derived_from(self, query_id: str) -> frozenset[str]:
+        """Return the ids of the streams that have rows of a query."""
+        return frozenset(self._derived_from.get(query_id, ()))
 
     def state(self, name: str) -> StreamState:
         """Return the stream called ``name``; UnknownObject lists those that exist."""
@@ -247,19 +267,25 @@ class Catalog(Mapping[str, StreamDefinition]):
 
     def named(self) -> list[StreamState]:
         """Return all streams that were declared, oldest first."""
-        return [state for state in self._by_id.values() if not is_replay(state.definition.id)]
+        return [state for state in self._by_id.values() if not is_hidden(state.definition.id)]
 
-    def begin_replays(self, query: Query) -> list[StreamDefinition]:
-        """Add the replays that a new query is the first to read, and return them."""
-        new = [stream for stream in query.streams if is_replay(stream) and stream not in self._by_id]
-        definitions = [replace(self._by_id[origin_of(stream)].definition, id=stream) for stream in new]
+    def begin_hidden(self, query: Query, rows_of: Callable[[str], StreamDefinition]) -> list[StreamDefinition]:
+        """Add the replays and derived streams that a new query is the first to read, and return them.
+
+        ``rows_of`` returns the definition of a derived stream.
+        """
+        new = [stream for stream in query.streams if is_hidden(stream) and stream not in self._by_id]
+        definitions = [
+            rows_of(stream) if is_derived(stream) else replace(self._by_id[origin_of(stream)].definition, id=stream)
+            for stream in new
+        ]
         for definition in definitions:
             self.add(StreamState(definition))
         return definitions
 
-    def remove_unused(self, replays: Iterable[str]) -> list[str]:
-        """Remove those replays that no query reads any more, and return them, by id."""
-        unused = [stream for stream in replays if (state := self.by_id(stream)) is not None and not state.users]
+    def remove_unused(self, streams: Iterable[str]) -> list[str]:
+        """Remove those hidden streams that no query reads any more, and return them, by id."""
+        unused = [stream for stream in streams if (state := self.by_id(stream)) is not None and not state.users]
         for stream in unused:
             self.remove(stream)
         return unused

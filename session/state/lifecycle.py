@@ -14,6 +14,7 @@ from braid.session.state.drain import Draining
 from braid.session.state.pending_changes import PendingChanges
 from braid.session.state.query_record import CATCHING_UP, DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
 from braid.session.state.query_table import QueryTable
+from braid.sources.core.derived import queries_behind
 
 
 class QueryLifecycle:
@@ -146,14 +147,40 @@ class QueryLifecycle:
         self._pending.failed(query_id)
         if record.freed_epoch is None:
             self._pending.freed(query_id, at_us)
+        for reader in self.readers_of(query_id):
+            called = "A subquery" if record.is_subquery else f"Query {record.name or query_id}"
+            self._fail_reader(reader, f"{called}, which it reads, failed: {error}", at_us, seq)
+
+    def _fail_reader(self, record: QueryRecord, error: str, at_us: int, seq: int) -> None:
+        """Finish a query that reads one that failed; it may have no slot yet."""
+        if record.slot is not None and record.epoch is not None:
+            self.fail(record.id, error, at_us, seq)
+            return
+        self._pending.cancelled(record.id)
+        self._finish(record, at_us)
+        self._move(record, record.fail, error, at_us, seq)
+        for reader in self.readers_of(record.id):
+            self._fail_reader(reader, error, at_us, seq)
+
+    def readers_of(self, query_id: str) -> list[QueryRecord]:
+        """Return the queries that read the rows of a query, and are not finished."""
+        streams = self._catalog.derived_from(query_id)
+        if not streams:
+            return []
+        return [q for q in self._queries.values() if not q.is_finished and not streams.isdisjoint(q.query.streams)]
 
     def _finish(self, record: QueryRecord, at_us: int) -> None:
         self._draining.remove(record)
         record.joined = record.joined or self._catalog.joins_of(record.replays)
         self._catalog.count_users(record.query, -1)
-        for replay in self._catalog.remove_unused(record.replays):
-            self._pending.stream_dropped(replay, at_us)
+        unread = self._catalog.remove_unused(record.hidden_streams)
+        for stream in unread:
+            self._pending.stream_dropped(stream, at_us)
         self._queries.finish(record)
+        for query_id in (query for stream in unread for query in queries_behind(stream)):
+            subquery = self._queries.find(query_id)
+            if subquery is not None and subquery.is_subquery and not self._catalog.derived_from(query_id):
+                self.delete(query_id, False, at_us)
 
     def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
         """Call a method of a record that changes its state, and count it under the new one."""

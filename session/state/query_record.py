@@ -22,11 +22,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import orjson
+
 from braid.operators.live_queries import UNGROUPED, seen_after
 from braid.operators.queries import Query, query_from_json
 from braid.router.deployment import Deployment, EventTimes
 from braid.session.state.sharing import shared, shared_dict
 from braid.session.state.times import rfc3339
+from braid.sources.core.derived import is_derived
 from braid.sources.core.latency import latency_us
 from braid.sources.core.names import composed
 from braid.sources.core.replays import is_replay, query_of
@@ -57,7 +60,8 @@ class QueryRecord:
     which it had drained. All of this is of its current or last deployment; ``is_ending`` says that this one is to end
     or has ended, ``requested_us`` since when it was waited for (None: since the query was created). ``replaces`` and
     ``replaced_by`` are ids of queries. ``start`` is where it was asked to start; of a stream in ``sees_after`` it sees
-    nothing up to an event time. ``joined`` says where its replays have joined their streams, by the names of these.
+    nothing up to an event time. ``joined`` says where its replays have joined their streams, by the names of these. A
+    query that ``is_subquery`` is there for those that read it, and goes with the last of them.
 
     Many records share equal values (names of streams, labels, times): nobody may change them in place.
     ``head_segment`` is where :mod:`braid.session.log.snapshot` keeps the head, None before it does.
@@ -77,6 +81,7 @@ class QueryRecord:
     replaces: str | None = None
     start: str | None = None
     sees_after: dict[str, int] = field(default_factory=dict)
+    is_subquery: bool = False
     state: str = PENDING
     slot: int | None = None
     epoch: int | None = None
@@ -123,6 +128,11 @@ class QueryRecord:
     def replays(self) -> tuple[str, ...]:
         """The replays among its streams."""
         return tuple(filter(is_replay, self.query.streams))
+
+    @property
+    def hidden_streams(self) -> tuple[str, ...]:
+        """The streams that are there for those that read them: replays, and rows of queries."""
+        return tuple(stream for stream in self.query.streams if is_replay(stream) or is_derived(stream))
 
     @property
     def ttl_due_us(self) -> int | None:
@@ -253,6 +263,7 @@ class QueryRecord:
             "group": self.group or None,
             "operator": self.operator,
             "sink": self.sink,
+            "subquery": self.is_subquery,
             "error": self.error,
             "waiting_for": None,
             "labels": dict(self.labels),
@@ -309,6 +320,7 @@ _HEAD = (
     "replaces",
     "start",
     "sees_after",
+    "is_subquery",
 )
 _TIMES = ("active_from", "active_to")
 PROGRESS = tuple(f.name for f in fields(QueryRecord) if f.name not in (*_HEAD, "head_segment"))
@@ -318,6 +330,11 @@ PROGRESS = tuple(f.name for f in fields(QueryRecord) if f.name not in (*_HEAD, "
 def full_name(tenant: str | None, name: str) -> str:
     """Return a query's name as no query of another tenant can have it: names themselves have no slash."""
     return composed(name) if tenant is None else f"{tenant}/{composed(name)}"
+
+
+def subquery_key(tenant: str | None, query: Query, start: str | None) -> bytes:
+    """Return what equal subqueries have in common."""
+    return orjson.dumps([tenant, query.to_json(), start])
 
 
 def _seconds(us: int | None) -> float | None:

@@ -45,12 +45,16 @@ class QueriesDeleted:
 
 @dataclass(frozen=True)
 class QueryReplaced:
-    """A new query, PENDING, and the id of the one that it replaces, which retires with the same changelog."""
+    """A new query, PENDING, and the id of the one that it replaces, which retires with the same changelog.
+
+    ``subqueries`` are new ones that it reads.
+    """
 
     query: QueryRecord
     replaced: str
     drain: bool
     key: Key | None = None
+    subqueries: tuple[QueryRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,8 +193,8 @@ def new_queries(request: Request) -> tuple[QueryRecord, ...]:
     match request:
         case QueriesAccepted(queries):
             return queries
-        case QueryReplaced(query):
-            return (query,)
+        case QueryReplaced(query, subqueries=subqueries):
+            return (*subqueries, query)
     return ()
 
 
@@ -204,6 +208,8 @@ def request_to_json(request: Request) -> dict[str, Any]:
             value = {"ids": list(request.ids), "drain": request.drain, "why": request.why}
         case QueryReplaced():
             value = {"query": request.query.to_json(), "replaced": request.replaced, "drain": request.drain}
+            if request.subqueries:
+                value["subqueries"] = [query.to_json() for query in request.subqueries]
         case StreamCreated() | TableCreated():
             value = {"definition": request.definition.to_json()}
         case QueryPaused() | QueryResumed() | StreamDropped() | TableDropped():
@@ -226,7 +232,9 @@ def request_from_json(value: dict[str, Any]) -> Request:
         case "QueriesDeleted":
             return QueriesDeleted(tuple(value["ids"]), value["drain"], value["why"], key)
         case "QueryReplaced":
-            return QueryReplaced(QueryRecord.from_json(value["query"]), value["replaced"], value["drain"], key)
+            subqueries = tuple(map(QueryRecord.from_json, value.get("subqueries", ())))
+            query = QueryRecord.from_json(value["query"])
+            return QueryReplaced(query, value["replaced"], value["drain"], key, subqueries)
         case "QueryPaused":
             return QueryPaused(value["id"], key)
         case "QueryResumed":

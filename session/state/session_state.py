@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from braid.engine.data_layout import PlannedBatch
+from braid.operators.derived import Behind, derived_stream
 from braid.operators.joins.key_splits import KeySplit
 from braid.operators.queries import lookups_of
 from braid.optimizer.plan import Plan
@@ -34,7 +35,7 @@ from braid.session.state.changelog import Changelog
 from braid.session.state.drain import Draining
 from braid.session.state.lifecycle import QueryLifecycle
 from braid.session.state.pending_changes import PendingChanges
-from braid.session.state.query_record import PENDING, QueryRecord, Times
+from braid.session.state.query_record import PENDING, QueryRecord, Times, subquery_key
 from braid.session.state.query_table import QueryTable, number_of
 from braid.session.state.requests import (
     OutcomeRecorded,
@@ -50,9 +51,12 @@ from braid.session.state.requests import (
     TableDropped,
     TableRefreshed,
     WatermarkRaised,
+    new_queries,
 )
 from braid.session.state.slots import SlotTable
+from braid.sources.core.derived import all_behind
 from braid.sources.core.errors import CorruptData
+from braid.sources.core.schema import StreamDefinition
 
 
 class SessionState:
@@ -78,6 +82,8 @@ class SessionState:
         self.inactive: dict[int, UnappliedEpoch] = {}
         # the newest query of each full name, while it is in `queries`
         self.names: dict[str, str] = {}
+        # the newest subquery of each key, while it is in `queries`
+        self.subqueries: dict[bytes, str] = {}
         # derived: rebuilt from the above by `index`
         self.draining = Draining()
         self.lifecycle = QueryLifecycle(self.catalog, self.queries, self.pending, self.draining)
@@ -111,7 +117,8 @@ class SessionState:
                     for query_id in request.ids:
                         self.queries_deleted += self.lifecycle.delete(query_id, request.drain, at_us)
                 case QueryReplaced():
-                    self._accept(request.query, at_us)
+                    for record in new_queries(request):
+                        self._accept(record, at_us)
                     self.queries_deleted += self.lifecycle.replace(
                         request.replaced, request.query.id, request.drain, at_us
                     )
@@ -152,10 +159,21 @@ class SessionState:
         self.queries_created += 1
         if record.full_name is not None:
             self.names[record.full_name] = record.id
-        for replay in self.catalog.begin_replays(record.query):
-            self.pending.stream_created(replay, at_us)
+        if record.is_subquery:
+            self.subqueries[subquery_key(record.tenant, record.query, record.start)] = record.id
+        for stream in self.catalog.begin_hidden(record.query, lambda each: self._rows_of(each, record)):
+            self.pending.stream_created(stream, at_us)
         self.catalog.count_users(record.query, 1)
         self.pending.created(record.id, at_us)
+
+    def _rows_of(self, stream_id: str, reader: QueryRecord) -> StreamDefinition:
+        """Return the definition of the derived stream that a query is the first to read."""
+        behind = [Behind(query_id, self.queries[query_id].query) for query_id in all_behind(stream_id)]
+        return derived_stream(stream_id, reader.stream_names[stream_id], behind)
+
+    def readers_of(self, query_id: str) -> list[QueryRecord]:
+        """Return the queries that read the rows of a query, and are not finished."""
+        return self.lifecycle.readers_of(query_id)
 
     # changelogs
 
@@ -321,6 +339,10 @@ class SessionState:
             name = record.full_name
             if name is not None and self.names.get(name) == record.id:
                 del self.names[name]
+            if record.is_subquery:
+                key = subquery_key(record.tenant, record.query, record.start)
+                if self.subqueries.get(key) == record.id:
+                    del self.subqueries[key]
 
     # snapshots
 
@@ -330,7 +352,9 @@ class SessionState:
         for record in sorted(records, key=lambda q: (q.finished_us or 0, number_of(q.id))):
             if record.is_finished:
                 self.queries.finish(record)
-        for record in records:
+        for record in sorted(records, key=lambda q: number_of(q.id)):
+            if record.is_subquery:
+                self.subqueries[subquery_key(record.tenant, record.query, record.start)] = record.id
             if not record.is_finished:
                 self.catalog.count_users(record.query, 1)
             for epoch in (record.epoch, record.deleted_epoch, record.freed_epoch):

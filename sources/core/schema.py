@@ -294,12 +294,14 @@ class Schema:
 class StreamSchema(Schema):
     """The columns of a stream, which of them is the event time, and how late tuples may come (microseconds).
 
-    ``metadata`` has the columns that do not come from the values of messages, with what they hold instead.
+    ``metadata`` has the columns that do not come from the values of messages, with what they hold instead; ``hidden``
+    those that ``*`` leaves out.
     """
 
     event_time: str
     lateness_us: int
     metadata: tuple[tuple[str, str], ...] = ()
+    hidden: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -343,13 +345,15 @@ class StreamSchema(Schema):
             "event_time": self.event_time,
             "lateness_us": self.lateness_us,
             **({"metadata": [list(pair) for pair in self.metadata]} if self.metadata else {}),
+            **({"hidden": list(self.hidden)} if self.hidden else {}),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamSchema:
         """Read what :meth:`to_json` wrote."""
         metadata = tuple((name, key) for name, key in value.get("metadata", ()))
-        return cls(fields_from_json(value["fields"]), value["event_time"], value["lateness_us"], metadata)
+        fields, hidden = fields_from_json(value["fields"]), tuple(value.get("hidden", ()))
+        return cls(fields, value["event_time"], value["lateness_us"], metadata, hidden)
 
 
 def fields_to_json(fields: Sequence[Field]) -> list[list[Any]]:

@@ -172,6 +172,7 @@ def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver:
         "group": None,
         "operator": "selection:s-1",
         "sink": "log",
+        "subquery": False,
         "error": None,
         "labels": {"team": "a"},
         "ttl_seconds": 60,

@@ -19,7 +19,7 @@ from braid.session.sql.parsing.cursor import Cursor
 from braid.session.sql.parsing.durations import parse_interval
 from braid.session.sql.parsing.function_names import AGGREGATES, DISTINCT_AGGREGATES, FUNCTION_NAMES, unknown_function
 
-SUBQUERY = "Subqueries are not supported yet. Write the condition itself, or join with a stream or table of the values."
+SUBQUERY = "A subquery stands in FROM, or alone between the ANDs of WHERE: x IN (SELECT …), EXISTS (SELECT …)."
 _LITERALS = (TokenType.STRING, TokenType.NUMBER)
 
 
@@ -122,7 +122,9 @@ class ExpressionParser(Cursor):
         if kind == TokenType.VAR and next_kind in _LITERALS:
             return self._parse_typed_literal() or self._parse_type(parse_interval=False)
         if self.at("EXISTS"):
-            raise self.not_allowed(SUBQUERY)
+            token = self.advance()
+            self.expect("(", "and a SELECT")
+            return self.expression(exp.Exists(this=self._parse_value_subquery()), token)
         return self._parse_type(parse_interval=False)
 
     def _parse_negative(self) -> Expr | None:
@@ -150,12 +152,25 @@ class ExpressionParser(Cursor):
     def _parse_paren(self) -> Expr | None:
         if not self.accept("("):
             return None
-        self.refuse_subquery()
+        if self.at("SELECT", "WITH"):
+            return self._parse_value_subquery()
         this: Expr = self.expression(exp.Paren(this=self._parse_disjunction()))
         if self.at(","):
             raise self.not_allowed("Rows in parentheses are not supported; compare the columns one by one.")
         self.expect(")")
         return this
+
+    def _parse_value_subquery(self) -> Expr:
+        """Read a SELECT after an opening bracket, and the closing one."""
+        subquery = exp.Subquery()
+        subquery.meta["at"] = self.start
+        subquery.meta["select"] = self.query()
+        self.expect(")")
+        return subquery
+
+    def query(self) -> object:
+        """Read a SELECT; expressions alone have none."""
+        raise self.not_allowed(SUBQUERY)
 
     def refuse_subquery(self, detail: str = SUBQUERY) -> None:
         """Raise SqlNotAllowed at a SELECT where a value must stand."""
@@ -354,7 +369,8 @@ class ExpressionParser(Cursor):
 
     def _parse_in(self, this: Expr | None, alias: bool = False) -> exp.In:  # noqa: ARG002
         self.expect("(")
-        self.refuse_subquery("Subqueries are not supported yet; write the values, or join the streams.")
+        if self.at("SELECT", "WITH"):
+            return self.expression(exp.In(this=this, query=self._parse_value_subquery()))
         members = self._parse_csv(self._parse_disjunction)
         self.expect(")")
         return self.expression(exp.In(this=this, expressions=members))

@@ -15,7 +15,7 @@ from braid.session.sql.parsing.expression_parser import ExpressionParser
 from braid.session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
 from braid.session.sql.parsing.tree import TreeReader
 from braid.session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
-from braid.session.sql.statements import UNNEST, JoinedSource, Select, SelectItem, Unnested, WindowedSource
+from braid.session.sql.statements import SUBQUERY, UNNEST, JoinedSource, Select, SelectItem, Unnested, WindowedSource
 from braid.session.sql.syntax import Node
 
 _REFUSED_JOINS = {
@@ -30,7 +30,6 @@ _REFUSED_CLAUSES = {
     "LIMIT": "LIMIT is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
     "OFFSET": "OFFSET is not supported: read with ?after= instead.",
     "FETCH": "FETCH is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
-    "UNION": "UNION is not supported yet; register each SELECT as its own query.",
     "EXCEPT": "EXCEPT is not supported; write the condition in WHERE.",
     "INTERSECT": "INTERSECT is not supported; write the condition in WHERE.",
     "WINDOW": "WINDOW is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].",
@@ -39,6 +38,9 @@ _REFUSED_CLAUSES = {
 }
 
 
+MAX_DEPTH = 16
+"""How deep subqueries may be nested."""
+
 _OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
 
 
@@ -46,11 +48,66 @@ class BraidParser(ExpressionParser):
     """Reads SELECT statements."""
 
     OPERATION_MODIFIERS: ClassVar[set[str]] = set()
+    _depth = 0
+
+    def query(self) -> Select:
+        """Read ``[WITH …] SELECT … [UNION ALL SELECT …]`` up to where it ends."""
+        start = self.start
+        named = self._parse_named()
+        first, *others = self._parse_branches()
+        return replace(first, start=start, end=self.previous_end, named=named, union=tuple(others))
+
+    def _parse_named(self) -> tuple[tuple[str, Select], ...]:
+        """Read ``WITH name AS (query), …`` if it is there."""
+        if not self.accept("WITH"):
+            return ()
+        if self.at("RECURSIVE") and self.ahead() != "AS":
+            raise self.not_allowed("WITH RECURSIVE is not supported; write each level as a subquery of its own.")
+        named: dict[str, Select] = {}
+        while True:
+            at, name = self.start, self.name("the name of a subquery")
+            if name.lower() in named:
+                raise self.not_allowed(f"Names in WITH must differ; {name!r} is there twice.", at)
+            if self.at("("):
+                raise self.not_allowed("Name the columns in the SELECT of the subquery, with AS.")
+            self.expect("AS", "and a SELECT in brackets")
+            named[name.lower()] = self._parse_bracketed()
+            if not self.accept(","):
+                return tuple(named.items())
+
+    def _parse_branches(self) -> list[Select]:
+        """Read SELECTs, in brackets or not, with UNION ALL between them."""
+        branches = []
+        while True:
+            if self.at("("):
+                branch = self._parse_bracketed()
+                branches += [replace(branch, union=()), *branch.union] if not branch.named else [branch]
+            else:
+                branches.append(self.select())
+            if not self.accept("UNION"):
+                return branches
+            if not self.accept("ALL"):
+                raise self.not_allowed(
+                    "UNION removes duplicates, which a stream without an end cannot; write UNION ALL. GROUP BY over a"
+                    " window gives each value once a window.",
+                    self.start,
+                )
+
+    def _parse_bracketed(self) -> Select:
+        self.expect("(")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self.not_allowed(
+                f"Subqueries may be nested {MAX_DEPTH} deep; these are deeper. Write CREATE QUERY for an inner one, and"
+                " name it in FROM."
+            )
+        query = self.query()
+        self._depth -= 1
+        self.expect(")")
+        return query
 
     def select(self) -> Select:
-        """Read a SELECT up to where it ends."""
-        if self.at("WITH"):
-            raise self.not_allowed("WITH is not supported yet. Name a stream or a table in FROM.")
+        """Read one SELECT up to where it ends."""
         if not self.at("SELECT"):
             raise self.unexpected("SELECT")
         start = self.start
@@ -177,7 +234,8 @@ class BraidParser(ExpressionParser):
 
     def _parse_source(self) -> WindowedSource:
         if self.at("("):
-            raise self.not_allowed("Subqueries are not supported yet. Name a stream or a table in FROM.")
+            at = self.start
+            return WindowedSource(at=at, stream=SUBQUERY, select=self._parse_bracketed())
         if self.ahead() == "(" and (self.word in WINDOW_FUNCTIONS or self.word == "TABLE"):
             return parse_window_function(self)
         if self.at("UNNEST") and self.ahead() == "(":

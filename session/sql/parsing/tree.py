@@ -102,6 +102,12 @@ class TreeReader:
             parts.append(self.read(spine.pop().expression))
         return self.call(_CHAINED[kind], at, *parts)
 
+    def _subquery(self, leaf: Expr) -> Node:
+        return self.node("subquery", leaf.meta["at"], leaf.meta["select"])
+
+    def _exists(self, leaf: Expr) -> Node:
+        return self.call("exists", _at(leaf), self.read(leaf.this))
+
     def _binary(self, part: Expr, left: Node) -> Node:
         at = _after(part.this)
         node = self.call(_BINARY[type(part)], at, left, self.read(part.expression))
@@ -125,6 +131,8 @@ class TreeReader:
         return self.call("or", at, *ranges)
 
     def _in(self, part: Expr, left: Node) -> Node:
+        if (subquery := part.args.get("query")) is not None:
+            return self.call("in_subquery", _after(part.this), left, self.read(subquery))
         return self.call("in", _after(part.this), left, *map(self.read, part.expressions))
 
     def _is(self, part: Expr, left: Node) -> Node:
@@ -313,6 +321,8 @@ _LEANING: dict[type[Expr], Callable[[TreeReader, Expr, Node], Node]] = {
     exp.Cast: TreeReader._cast,
 }
 _LEAVES: dict[type[Expr], Callable[[TreeReader, Expr], Node]] = {
+    exp.Subquery: TreeReader._subquery,
+    exp.Exists: TreeReader._exists,
     exp.Column: TreeReader._column,
     exp.Star: TreeReader._star,
     exp.Null: TreeReader._constant,

@@ -78,8 +78,8 @@ class _Parameter:
 def _parse_table(cursor: Cursor) -> WindowedSource:
     table = cursor.accept("TABLE")
     wrapped = table and cursor.accept("(")
-    if cursor.at("SELECT", "("):
-        raise cursor.not_allowed("A window function needs a stream, not a subquery.")
+    if cursor.at("SELECT", "WITH", "("):
+        raise cursor.not_allowed("Write WITH name AS (SELECT …) and the name here, or [RANGE …] after the subquery.")
     source = WindowedSource(at=cursor.start, stream=cursor.name("the name of a stream"))
     if wrapped:
         cursor.expect(")")

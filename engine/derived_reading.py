@@ -1,0 +1,123 @@
+"""Rows of queries as source tasks read them: out of the result blocks of the batches that gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from braid.engine.data_layout import BATCHES
+from braid.operators.block_files import BlockFiles, BlockPart
+from braid.operators.derived import as_tuples, behind, with_time
+from braid.operators.kinds import KINDS
+from braid.sources.connectors.connector import Chunk, Extent
+from braid.sources.core.errors import NotReady
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
+from braid.sources.core.record_log import RecordLog
+from braid.sources.core.schema import StreamDefinition
+from braid.sources.core.storage import Storage
+
+ROWS_AT_ONCE = 1 << 16
+_RECORDS_KEPT = 8
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a query gave in a batch: rows ``[first, first + count)``, in ``parts``."""
+
+    slot: int
+    active_from: Mapping[str, int | None]
+    first: int
+    count: int
+    parts: tuple[BlockPart, ...]
+    committed_us: int
+
+
+class DerivedRows:
+    """Opens derived streams; they share the blocks and records that it keeps."""
+
+    def __init__(self, storage: Storage) -> None:
+        files = BlockFiles(storage)
+        self._readers = {kind.name: kind.reader(files) for kind in KINDS}
+        self._log = RecordLog(storage, BATCHES)
+        self._records: LeastRecentlyUsed[dict[str, Any]] = LeastRecentlyUsed(_RECORDS_KEPT, lambda _: 1)
+
+    def open(self, definition: StreamDefinition) -> DerivedConnector:
+        """Return the reading end of a derived stream."""
+        return DerivedConnector(self, definition)
+
+    def read(self, definition: StreamDefinition, number: int, start: int, end: int) -> Iterator[Chunk]:
+        """Yield the rows ``[start, end)`` of a query, by its number, as tuples of a derived stream.
+
+        NotReady where some are gone.
+        """
+        query_id, query = behind(definition)[number]
+        timed = with_time(query)
+        for given in self._given(query_id, start, end):
+            at, last = max(start, given.first), min(end, given.first + given.count)
+            while at < last:
+                count = min(last - at, ROWS_AT_ONCE)
+                rows = self._readers[query.kind].rows(
+                    timed, given.slot, given.active_from, given.parts, at - given.first, count, None
+                )
+                yield Chunk(as_tuples(rows, definition, timed), (), given.committed_us, rows.nbytes)
+                at += count
+
+    def _given(self, query_id: str, start: int, end: int) -> list[_Given]:
+        """Return the batches that gave rows ``[start, end)``, in order, going back from the newest."""
+        found: list[_Given] = []
+        seq = self._log.latest()
+        while end > start:
+            given = self._given_in(query_id, seq)
+            if given is None:
+                raise NotReady(
+                    f"Rows of query {query_id} must be kept until they are read; those before batch {seq + 1} are gone."
+                    " Give results a longer retention (setting result_retention_seconds)."
+                )
+            if given.first < end:
+                if given.count:
+                    found.append(given)
+                end = min(end, given.first)
+            seq -= 1
+        return found[::-1]
+
+    def _given_in(self, query_id: str, seq: int) -> _Given | None:
+        """Return what a query gave in a batch; None where the batch is gone, or did not know the query."""
+        try:
+            record = self._records.get(str(seq), lambda: self._log.read(seq))
+        except FileNotFoundError:
+            return None
+        told = record.get("derived", {}).get(query_id)
+        if told is None:
+            return None
+        slot = told["slot"]
+        blocks = [block for block in record["results"] if slot is not None and slot in block["slots"]]
+        parts = [BlockPart(block["path"], block["counts"][block["slots"].index(slot)]) for block in blocks]
+        count = sum(part.count for part in parts)
+        return _Given(slot, told["active_from"], told["first"], count, tuple(parts), record["committed_us"])
+
+
+class DerivedConnector:
+    """A derived stream as source tasks read it; the planner knows what there is by itself."""
+
+    problem: str | None = None
+
+    def __init__(self, rows: DerivedRows, definition: StreamDefinition) -> None:
+        self._rows = rows
+        self._definition = definition
+
+    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002 - the planner knows
+        """Return nothing."""
+        return {}
+
+    def bounds(self) -> Mapping[str, int] | None:
+        """Return None."""
+        return None
+
+    def oldest(self) -> dict[str, int]:
+        """Return nothing."""
+        return {}
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
+        """Yield the rows ``[start, end)`` of the query whose number a partition has."""
+        return self._rows.read(self._definition, int(partition), start, end)

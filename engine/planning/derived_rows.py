@@ -1,0 +1,100 @@
+"""Derived streams as the planner sees them: how many rows their queries have given, and up to which watermark.
+
+A batch reads what the batches before it published. The offset says of each query behind a derived stream how many rows
+it gave before the batch, and the watermark of these; both follow from the offset and the record of the batch before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from braid.engine.planning.offsets import Given
+from braid.engine.planning.positions import Positions
+from braid.engine.planning.raised_watermarks import is_above
+from braid.operators.derived import Behind, behind
+from braid.operators.queries import Query
+from braid.sources.connectors.connector import Extent
+from braid.sources.core.derived import FIRST, is_derived
+from braid.sources.core.schema import StreamDefinition
+
+
+def given_before(
+    streams: Mapping[str, StreamDefinition], former: Mapping[str, Given], record: Mapping[str, Any]
+) -> dict[str, Given]:
+    """Return what the queries behind derived streams have given in all batches up to that of a ``record``.
+
+    ``former`` is what they had given before that batch.
+    """
+    given: dict[str, Given] = {}
+    in_record = record.get("derived", {})
+    counts = _counts_by_slot(record) if in_record else {}
+    for each in _all_behind(streams.values()):
+        before = former.get(each.id, Given())
+        told = in_record.get(each.id)
+        if told is None or told["slot"] is None:
+            given[each.id] = before
+        else:
+            given[each.id] = Given(told["first"] + counts.get(told["slot"], 0), _watermark_of(each.query, record))
+    return given
+
+
+def _all_behind(streams: Iterable[StreamDefinition]) -> dict[Behind, None]:
+    return {each: None for stream in streams if is_derived(stream.id) for each in behind(stream)}
+
+
+def _counts_by_slot(record: Mapping[str, Any]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for block in record["results"]:
+        for slot, count in zip(block["slots"], block["counts"], strict=True):
+            counts[slot] = counts.get(slot, 0) + count
+    return counts
+
+
+def _watermark_of(query: Query, record: Mapping[str, Any]) -> int | None:
+    """Return below which event time no row of a query will come after a batch."""
+    reached = record["watermarks"] if query.window is None else record["fired"]
+    watermarks = [reached.get(stream) for stream in query.streams]
+    return None if None in watermarks else min(watermarks)
+
+
+def extents_of(stream: StreamDefinition, given: Mapping[str, Given], reached: Positions) -> dict[str, Extent]:
+    """Return what can be read of a derived stream; one that no batch has had begins with what comes next."""
+    places = reached.get(stream.id, {})
+    return {
+        str(number): Extent(FIRST if str(number) in places else given[each.id].rows, given[each.id].rows)
+        for number, each in enumerate(behind(stream))
+    }
+
+
+def raised_by_rows(
+    streams: Mapping[str, StreamDefinition], given: Mapping[str, Given], ends: Positions, record: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return the watermarks of derived streams that rise with a batch that reads up to ``ends``: all that there is."""
+    raised: dict[str, int] = {}
+    for stream_id, places in ends.items():
+        if not is_derived(stream_id):
+            continue
+        of_stream = [given[each.id] for each in behind(streams[stream_id])]
+        watermarks = [each.watermark for each in of_stream if each.watermark is not None]
+        has_read_all = all(places[str(number)] >= each.rows for number, each in enumerate(of_stream))
+        if len(watermarks) == len(of_stream) and has_read_all:
+            watermark = min(watermarks)
+            if is_above(watermark, record["watermarks"].get(stream_id)):
+                raised[stream_id] = watermark
+    return raised
+
+
+def is_awaited(
+    stream: str,
+    streams: Mapping[str, StreamDefinition],
+    has_end: Callable[[str], bool],
+) -> bool:
+    """Whether windows end, by ``has_end``, for a risen watermark of a stream, or of one that is derived from it."""
+    return has_end(stream) or any(
+        is_awaited(each.id, streams, has_end)
+        for each in streams.values()
+        if is_derived(each.id)
+        and each.id != stream
+        and any(b.query.window is None and stream in b.query.streams for b in behind(each))
+    )

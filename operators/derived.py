@@ -1,0 +1,139 @@
+"""What a derived stream is made of: the queries behind it, its columns, and rows of theirs in these columns.
+
+Rows of windows have the event time ``window_time``, the last microsecond of their window, so that a window of the same
+size takes each row where it came from. Rows of a selection keep their tuple's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from braid.operators.expressions import Column
+from braid.operators.queries import Query, Selection, query_from_json
+from braid.operators.query_parts import WINDOW_END, WINDOW_START, Output
+from braid.operators.windows import Window
+from braid.sources.core.derived import CONNECTOR
+from braid.sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.sources.core.watermark_options import WatermarkOptions
+
+WINDOW_TIME = "window_time"
+_QUERIES = "queries"
+_BOUND = "#"
+"""What the names of columns end with that are bounds of an inner window; those of an outer one are called alike."""
+
+_FOR_EVER = WatermarkOptions(max_future_us=None)
+
+
+class Behind(NamedTuple):
+    """A query whose rows a derived stream has."""
+
+    id: str
+    query: Query
+
+
+def derived_stream(stream_id: str, name: str, behind: Sequence[Behind]) -> StreamDefinition:
+    """Return the definition of the stream that has the rows of some queries, with the columns of the first one."""
+    query = behind[0].query
+    fields = [Field(column_name(output.name), output.expression.type) for output in query.outputs]
+    timed = (f.name for f, output in zip(fields, query.outputs, strict=True) if _is_time(query, output))
+    event_time = next(timed, None)
+    hidden: tuple[str, ...] = ()
+    if event_time is None:
+        event_time = _free_name(time_name(query), [field.name for field in fields])
+        fields.append(Field(event_time, TIMESTAMP))
+        hidden = (event_time,)
+    queries = orjson.dumps([[each.id, each.query.to_json()] for each in behind]).decode()
+    schema = StreamSchema(tuple(fields), event_time, 0, hidden=hidden)
+    return StreamDefinition(stream_id, name, schema, CONNECTOR, "", {_QUERIES: queries}, watermark=_FOR_EVER)
+
+
+def behind(definition: StreamDefinition) -> tuple[Behind, ...]:
+    """Return the queries behind a derived stream."""
+    return _read(definition.options[_QUERIES])
+
+
+@lru_cache(maxsize=1000)
+def _read(text: str) -> tuple[Behind, ...]:
+    return tuple(Behind(query_id, query_from_json(query)) for query_id, query in orjson.loads(text))
+
+
+def column_name(output: str) -> str:
+    """Return what a derived stream calls a column of its query."""
+    return output + _BOUND if output.lower() in (WINDOW_START, WINDOW_END) else output
+
+
+def shown_name(column: str) -> str:
+    """Return what people call a column of a stream."""
+    return column.removesuffix(_BOUND)
+
+
+def time_name(query: Query) -> str:
+    """Return what the event time of a query's rows is called."""
+    return query.event_time or WINDOW_TIME if isinstance(query, Selection) else WINDOW_TIME
+
+
+def _is_time(query: Query, output: Output) -> bool:
+    return isinstance(query, Selection) and output.expression == Column(query.event_time, TIMESTAMP)
+
+
+def _free_name(name: str, taken: Sequence[str]) -> str:
+    lowered, number, free = [each.lower() for each in taken], 1, name
+    while free.lower() in lowered:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def window_behind(definition: StreamDefinition) -> tuple[Window, frozenset[str], frozenset[str]] | None:
+    """Return the windows whose rows a derived stream has, and which of its columns are their starts and their ends.
+
+    None where it has rows of other things, of sessions, or of different windows.
+    """
+    if definition.connector != CONNECTOR:
+        return None
+    queries = [each.query for each in behind(definition)]
+    windows = {query.window for query in queries}
+    (window, *others) = windows
+    if others or not isinstance(window, Window):
+        return None
+    outputs = queries[0].outputs
+    starts, ends = (
+        frozenset(column_name(o.name) for o in outputs if o.expression == Column(bound, TIMESTAMP))
+        for bound in (WINDOW_START, WINDOW_END)
+    )
+    return window, starts, ends
+
+
+def with_time(query: Query) -> Query:
+    """Return a query whose rows tell their event time, in a last column."""
+    if isinstance(query, Selection):
+        return replace(query, outputs=(*query.outputs, Output("_time", Column(query.event_time, TIMESTAMP))))
+    return query
+
+
+def as_tuples(rows: pa.Table, definition: StreamDefinition, query: Query) -> pa.RecordBatch:
+    """Return rows of a query :func:`with_time` as tuples of a derived stream."""
+    schema = definition.schema
+    values = [_flat(rows.column(at)) for at in range(len(schema.names) - len(schema.hidden))]
+    if schema.hidden:
+        values.append(_flat(rows.column("_time")) if isinstance(query, Selection) else _window_time(rows))
+    arrays = [value.cast(field.type) for value, field in zip(values, schema.arrow, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+
+
+def _window_time(rows: pa.Table) -> pa.Array:
+    ends = _flat(rows.column(WINDOW_END)).cast(pa.int64())
+    return pc.subtract(ends, pa.scalar(1, pa.int64())).cast(pa.timestamp("us"))
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    values = column.combine_chunks()
+    values = values if isinstance(values, pa.Array) else pa.concat_arrays(column.chunks)
+    return values.storage if isinstance(values, pa.ExtensionArray) else values

@@ -1,0 +1,64 @@
+"""Queries as SQL names them beside streams: by name or id, as derived streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from braid.operators.derived import Behind, derived_stream
+from braid.operators.queries import Selection
+from braid.operators.windows import EMIT_AFTER_WATERMARK
+from braid.session.state.query_record import QueryRecord, full_name
+from braid.session.state.session_state import SessionState
+from braid.sources.core.derived import queries_behind
+from braid.sources.core.errors import NotAllowed
+from braid.sources.core.schema import StreamDefinition
+
+
+class NamedRelations(Mapping[str, StreamDefinition]):
+    """Streams by name, and the queries of a tenant by name or id, as derived streams."""
+
+    def __init__(self, streams: Mapping[str, StreamDefinition], state: SessionState, tenant: str | None) -> None:
+        self._streams = streams
+        self._state = state
+        self._tenant = tenant
+
+    def __getitem__(self, name: str) -> StreamDefinition:
+        stream = self._streams.get(name)
+        if stream is not None:
+            return stream
+        record = self._query(name)
+        if record is None:
+            raise KeyError(name)
+        called = record.name or record.id
+        if not record.is_wanted:
+            raise NotAllowed(f"Query {called} is {record.state}, so nothing can read its rows. Create it again.")
+        if record.query.emit != EMIT_AFTER_WATERMARK:
+            raise NotAllowed(
+                f"Rows of query {called} change ({record.query.emit.form}), and such rows cannot be read by another"
+                " query yet; read one that has final rows alone."
+            )
+        if isinstance(record.query, Selection) and not record.query.event_time:
+            raise NotAllowed(
+                f"Query {called} was created by an earlier version; replace it by itself to read its rows."
+            )
+        return derived_stream(record.id, called, [Behind(record.id, record.query)])
+
+    def _query(self, name: str) -> QueryRecord | None:
+        record = self._state.queries.find(self._state.names.get(full_name(self._tenant, name), name))
+        is_seen = record is not None and self._tenant in (None, record.tenant)
+        return record if is_seen else None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._streams)
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def name_of(self, stream_id: str) -> str:
+        """Return what people call a derived stream."""
+        names = [self._named(query_id) for query_id in queries_behind(stream_id)]
+        return " and ".join(names)
+
+    def _named(self, query_id: str) -> str:
+        record = self._state.queries.find(query_id)
+        return "a subquery" if record is None or record.is_subquery else record.name or record.id

@@ -1,0 +1,156 @@
+"""Queries that read queries: their subqueries as queries of their own, and what must hold for those that are read.
+
+A subquery is a query that only others read. Where an equal one runs that gives the same rows from now on, it is shared,
+whoever wrote it in the tenant; it goes with the last query that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from braid.operators.kinds import operator_of
+from braid.operators.queries import Query
+from braid.session.commands.query_requests import PlannedQuery
+from braid.session.commands.starts import starts_now
+from braid.session.state.query_record import QueryRecord, subquery_key
+from braid.session.state.session_state import SessionState
+from braid.session.state.sharing import shared_dict
+from braid.sources.core.derived import all_behind, derived_id, is_derived, queries_behind
+from braid.sources.core.errors import Conflict, NotAllowed
+
+MAX_LEVELS = 32
+"""How many queries may read one another in a chain."""
+
+
+@dataclass
+class Resolution:
+    """Gives the subqueries of new queries their ids: those of equal ones that run, or new ones with a record each."""
+
+    state: SessionState
+    with_settings: Callable[[Query], Query]
+    records: list[QueryRecord] = field(default_factory=list)
+    _new: dict[bytes, QueryRecord] = field(default_factory=dict)
+
+    def resolve(self, record: QueryRecord, planned: PlannedQuery) -> None:
+        """Have a new query read its subqueries by their ids; those that are new are added to ``records``."""
+        ids: dict[str, str] = {}
+        for subquery in planned.subqueries:
+            query = reading(self.with_settings(subquery.query), ids)
+            ids[subquery.id] = self._id_of(query, subquery.sql, planned, record)
+        if ids:
+            renamed = _renamed(record.query, ids)
+            record.query = reading(record.query, ids)
+            record.operator = operator_of(record.query)
+            record.stream_names = shared_dict({renamed.get(s, s): name for s, name in record.stream_names.items()})
+
+    def _id_of(self, query: Query, sql: str, planned: PlannedQuery, reader: QueryRecord) -> str:
+        start = None if planned.start is None else planned.start.text
+        key = subquery_key(planned.tenant, query, start)
+        if key in self._new:
+            return self._new[key].id
+        known = self.state.queries.find(self.state.subqueries.get(key, ""))
+        if known is not None and known.is_wanted:
+            is_at_once = known.epoch is None or starts_now(query, planned.start, self.state.catalog)
+            if is_at_once:
+                return known.id
+        (query_id,) = self.state.new_query_ids(1)
+        names = {stream: self._name_of(stream) for stream in query.streams}
+        record = QueryRecord(
+            id=query_id,
+            sql=sql,
+            query=query,
+            operator=operator_of(query),
+            stream_names=shared_dict(names),
+            created_us=reader.created_us,
+            tenant=planned.tenant,
+            start=start,
+            is_subquery=True,
+        )
+        self._new[key] = record
+        self.records.append(record)
+        return query_id
+
+    def _name_of(self, stream_id: str) -> str:
+        stream = self.state.catalog.by_id(stream_id)
+        if stream is not None:
+            return stream.definition.name
+        records = (self.state.queries.find(query_id) for query_id in queries_behind(stream_id))
+        return " and ".join(r.name or r.id if r is not None and not r.is_subquery else "a subquery" for r in records)
+
+
+def _renamed(query: Query, ids: Mapping[str, str]) -> dict[str, str]:
+    return {
+        stream: derived_id([ids.get(query_id, query_id) for query_id in all_behind(stream)])
+        for stream in query.streams
+        if is_derived(stream)
+    }
+
+
+def reading(query: Query, ids: Mapping[str, str]) -> Query:
+    """Return a query that reads queries by other ids."""
+    renamed = _renamed(query, ids)
+    return query.reading(renamed) if renamed else query
+
+
+def check_relations(state: SessionState, records: Sequence[QueryRecord], new: Sequence[QueryRecord]) -> None:
+    """Raise Conflict for queries that read one which is on its way out by now, NotAllowed for chains too long."""
+    on_their_way = {record.id: record for record in new}
+    for record in records:
+        for query_id in _read_by(record.query):
+            known = on_their_way.get(query_id) or state.queries.find(query_id)
+            if known is None or not known.is_wanted:
+                raise Conflict(f"Query {query_id}, which the new one reads, was just deleted or has failed.")
+        levels, reached = 0, {record.id}
+        queries = [record.query]
+        while queries:
+            levels += 1
+            if levels > MAX_LEVELS:
+                raise NotAllowed(f"At most {MAX_LEVELS} queries may read one another in a chain; these are more.")
+            reached = {query_id for query in queries for query_id in _read_by(query)}
+            found = (on_their_way.get(query_id) or state.queries.find(query_id) for query_id in reached)
+            queries = [each.query for each in found if each is not None]
+
+
+def _read_by(query: Query) -> list[str]:
+    return [query_id for stream in query.streams for query_id in queries_behind(stream)]
+
+
+def check_unread(state: SessionState, records: Sequence[QueryRecord], verb: str) -> None:
+    """Raise Conflict for queries that others read, which are not among them; ``verb`` is what is to be done."""
+    ids = {record.id for record in records}
+    for record in records:
+        readers = [each for each in state.readers_of(record.id) if each.id not in ids]
+        if readers:
+            named = ", ".join(each.name or each.id for each in shown_readers(state, readers)[:20])
+            raise Conflict(
+                f"Cannot {verb} query {record.name or record.id}: {named} read{'s' * (len(readers) == 1)} its rows."
+                f" Delete {'it' if len(readers) == 1 else 'them'} first"
+                + (", or add ?cascade=true." if verb == "delete" else "."),
+                query_id=record.id,
+            )
+
+
+def shown_readers(state: SessionState, readers: Sequence[QueryRecord]) -> list[QueryRecord]:
+    """Return queries that people know instead of subqueries: those that read these."""
+    shown: dict[str, QueryRecord] = {}
+    waiting = list(readers)
+    while waiting:
+        record = waiting.pop(0)
+        if record.is_subquery:
+            waiting += state.readers_of(record.id)
+        else:
+            shown[record.id] = record
+    return list(shown.values())
+
+
+def with_readers(state: SessionState, records: Sequence[QueryRecord]) -> list[QueryRecord]:
+    """Return queries and all that read them, itself or through others, readers first."""
+    found: dict[str, QueryRecord] = {}
+    waiting = list(records)
+    while waiting:
+        record = waiting.pop(0)
+        found.pop(record.id, None)
+        found[record.id] = record
+        waiting += state.readers_of(record.id)
+    return list(found.values())[::-1]

@@ -1,0 +1,196 @@
+"""What FROM can name besides streams and tables: queries, subqueries, what WITH names, and UNION ALL of SELECTs.
+
+A subquery is planned as a query of its own, whose rows are a derived stream; that has a provisional id until the
+session knows which query gives these rows (:class:`Subquery`). One that only selects rows of one stream is no query:
+the outer one reads that stream itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from braid.operators.derived import Behind, column_name, derived_stream
+from braid.operators.expressions import Call, Column, Expression, all_of, conjuncts_of
+from braid.operators.queries import Aggregation, Query, Selection
+from braid.operators.query_parts import Measure, Output
+from braid.operators.windows import EMIT_AFTER_WATERMARK
+from braid.session.sql.statements import SUBQUERY, Select
+from braid.sources.core.derived import derived_id, queries_behind
+from braid.sources.core.schema import TIMESTAMP, StreamDefinition
+
+_PROVISIONAL = "q-sub"
+PlanQuery = Callable[[Select, "Relations"], Query]
+
+
+@dataclass(frozen=True)
+class Subquery:
+    """A query that another one reads, by its provisional id; ``sql`` is its text."""
+
+    id: str
+    query: Query
+    sql: str
+
+
+@dataclass
+class _Found:
+    """The subqueries of a statement, each once, inner ones first, and the definitions of what reads them."""
+
+    subqueries: dict[str, Subquery] = field(default_factory=dict)
+    definitions: dict[str, StreamDefinition] = field(default_factory=dict)
+
+
+class Relations(Mapping[str, StreamDefinition]):
+    """Streams by name, in lower case, and what the WITH clauses around a SELECT name."""
+
+    def __init__(
+        self,
+        streams: Mapping[str, StreamDefinition],
+        plan: PlanQuery,
+        named: Mapping[str, tuple[Select, Relations]] | None = None,
+        found: _Found | None = None,
+    ) -> None:
+        self._streams = streams
+        self._plan = plan
+        self._named = dict(named or {})
+        self._found = found or _Found()
+
+    def __getitem__(self, name: str) -> StreamDefinition:
+        if name.lower() in self._named:
+            select, relations = self._named[name.lower()]
+            return relations.subquery(select, name)
+        stream = self._streams.get(name.lower())  # names of queries tell cases apart
+        return self._streams[name] if stream is None else stream
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._streams)
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def within(self, select: Select) -> Relations:
+        """Return what the SELECT can name besides: each name in its WITH is known after it."""
+        relations = self
+        for name, subquery in select.named:
+            named = {**relations._named, name: (subquery, relations)}
+            relations = Relations(self._streams, self._plan, named, self._found)
+        return relations
+
+    def subquery(self, select: Select, name: str = SUBQUERY) -> StreamDefinition:
+        """Return the derived stream of a subquery's rows."""
+        return self.of_branches(select, self._branches(select), name)
+
+    def _branches(self, select: Select) -> list[Select]:
+        first = replace(select, union=())
+        return [first, *(replace(branch, named=(*select.named, *branch.named)) for branch in select.union)]
+
+    def union(self, select: Select) -> StreamDefinition:
+        """Return the derived stream of the rows of all SELECTs between UNION ALL."""
+        return self.of_branches(select, self._branches(select), "union")
+
+    def of_branches(self, select: Select, branches: Sequence[Select], name: str) -> StreamDefinition:
+        """Return the derived stream of the rows of SELECTs with equal columns."""
+        planned = [self._register(branch) for branch in branches]
+        _check_alike(select, branches, planned)
+        stream_id = derived_id([each.id for each in planned])
+        if stream_id not in self._found.definitions:
+            definition = derived_stream(stream_id, name, [Behind(each.id, each.query) for each in planned])
+            self._found.definitions[stream_id] = definition
+        return replace(self._found.definitions[stream_id], name=name)
+
+    def _register(self, select: Select) -> Subquery:
+        query = self._plan(select, self)
+        check_readable(select, query)
+        for known in self._found.subqueries.values():
+            if known.query.to_json() == query.to_json():
+                return known
+        number = len(self._found.subqueries) + 1
+        subquery = Subquery(f"{_PROVISIONAL}{number}", query, select.text)
+        self._found.subqueries[subquery.id] = subquery
+        return subquery
+
+    def merged(self, query: Query) -> Query:
+        """Return a query that reads what a subquery of it selects from, where that is no more than a selection."""
+        if not isinstance(query, (Selection, Aggregation)) or query.lookups:
+            return query
+        inner = self._found.subqueries.get(query.stream)
+        if inner is None or not isinstance(inner.query, Selection):
+            return query
+        return _merged(query, inner.query, self._found.definitions[query.stream].schema.event_time)
+
+    def needed_by(self, query: Query) -> tuple[Subquery, ...]:
+        """Return the subqueries that a query reads, itself or through others, inner ones first."""
+        needed: set[str] = set()
+        waiting = [query]
+        while waiting:
+            for stream in waiting.pop().streams:
+                for query_id in queries_behind(stream):
+                    if query_id in self._found.subqueries and query_id not in needed:
+                        needed.add(query_id)
+                        waiting.append(self._found.subqueries[query_id].query)
+        return tuple(each for each in self._found.subqueries.values() if each.id in needed)
+
+
+def check_readable(select: Select, query: Query) -> None:
+    """Raise SqlNotAllowed for a subquery whose rows others cannot read yet: those that change."""
+    if query.emit != EMIT_AFTER_WATERMARK:
+        raise select.sql.not_allowed(
+            f"Rows that {query.emit.form} gives cannot be read by another query yet; leave EMIT out of the subquery.",
+            select.start,
+        )
+
+
+def _check_alike(select: Select, branches: Sequence[Select], planned: Sequence[Subquery]) -> None:
+    """Raise SqlNotAllowed unless SELECTs between UNION ALL have columns of equal types."""
+    first = [output.expression.type for output in planned[0].query.outputs]
+    for branch, each in zip(branches, planned, strict=True):
+        types = [output.expression.type for output in each.query.outputs]
+        if len(types) != len(first):
+            raise select.sql.not_allowed(
+                f"All SELECTs of a UNION ALL need as many columns; the first has {len(first)}, this one {len(types)}."
+                " A windowed one begins with window_start and window_end.",
+                branch.start,
+            )
+        for number, (kind, wanted) in enumerate(zip(types, first, strict=True), start=1):
+            if kind != wanted:
+                raise select.sql.not_allowed(
+                    f"Column {number} of all SELECTs of a UNION ALL needs one type; the first has {wanted}, this one"
+                    f" {kind}. Write CAST(… AS {wanted}).",
+                    branch.start,
+                )
+
+
+def _merged(query: Selection | Aggregation, inner: Selection, event_time: str) -> Query:
+    """Return an outer query over the stream that an inner selection reads."""
+    columns: dict[str, Expression] = {column_name(o.name): o.expression for o in inner.outputs}
+    columns.setdefault(event_time, Column(inner.event_time, TIMESTAMP))
+    outer = () if query.where is None else conjuncts_of(substituted(query.where, columns))
+    where = all_of((*conjuncts_of(inner.where), *outer))
+    if isinstance(query, Selection):
+        outputs = tuple(Output(o.name, substituted(o.expression, columns)) for o in query.outputs)
+        return replace(
+            query, stream=inner.stream, where=where, outputs=outputs, lookups=inner.lookups, event_time=inner.event_time
+        )
+    measures = {
+        m: Measure(m.function, None if m.argument is None else substituted(m.argument, columns)) for m in query.measures
+    }
+    renamed: dict[str, Expression] = {m.name: Column(new.name, new.type) for m, new in measures.items()}
+    return replace(
+        query,
+        stream=inner.stream,
+        where=where,
+        keys=tuple(substituted(key, columns) for key in query.keys),
+        measures=tuple(dict.fromkeys(measures.values())),
+        outputs=tuple(Output(o.name, substituted(o.expression, renamed)) for o in query.outputs),
+        having=None if query.having is None else substituted(query.having, renamed),
+        lookups=inner.lookups,
+    )
+
+
+def substituted(expression: Expression, columns: Mapping[str, Expression]) -> Expression:
+    """Return an expression with others in the place of some columns."""
+    if isinstance(expression, Column):
+        return columns.get(expression.name, expression)
+    if isinstance(expression, Call):
+        return replace(expression, arguments=tuple(substituted(each, columns) for each in expression.arguments))
+    return expression

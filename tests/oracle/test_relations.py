@@ -1,0 +1,128 @@
+"""Queries over queries: rows of chains, joins and unions of queries equal DuckDB's, also across crashes."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from datetime import datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.kit.client import Api, Json
+from tests.kit.duck import connected
+from tests.kit.fixtures import FreshService
+from tests.oracle.relation_trees import Relation, Trees, sorted_rows, tuples_of
+
+pytestmark = pytest.mark.service
+
+SECONDS = 180.0
+NDJSON = "application/x-ndjson"
+LATENESS = "INTERVAL '2' SECOND"
+
+
+def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
+    """Create queries over queries, push tuples in several batches, end the stream, and compare all rows."""
+    draw = random.Random(seed)
+    stream = f"rel_{uuid.uuid4().hex[:8]}"
+    columns = f"k BIGINT, v BIGINT, ts TIMESTAMP LATENESS {LATENESS}"
+    api.create_stream(f"CREATE STREAM {stream} ({columns}) WITH (connector = 'push', max_future = 'none')")
+    tuples = list(tuples_of(draw, 600))
+    with connected() as duck:
+        duck.execute("CREATE TEMP TABLE s (k BIGINT, v BIGINT, t BIGINT)")
+        duck.executemany("INSERT INTO s VALUES (?, ?, ?)", tuples)
+        trees = Trees(duck, stream, draw, 4)
+        trees.grow(relations)
+        bodies: list[dict[str, Json]] = [{"sql": each.sql, "name": each.query} for each in trees.created]
+        queries = {
+            each.query: api.create_queries([body])[0]["id"] for each, body in zip(trees.created, bodies, strict=True)
+        }
+        for first in range(0, len(tuples), 100):
+            lines = (
+                {"k": k, "v": v, "ts": f"{datetime.utcfromtimestamp(t / 1e6).isoformat(timespec='microseconds')}Z"}
+                for k, v, t in tuples[first : first + 100]
+            )
+            answer = api.push(stream, NDJSON, b"\n".join(map(orjson.dumps, lines)))
+            assert answer["accepted"] == min(100, len(tuples) - first), answer
+            if between is not None:
+                between()
+        api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
+        for relation in trees.created:
+            check(api, queries[relation.query], relation, trees)
+
+
+def check(api: Api, query: str, relation: Relation, trees: Trees) -> None:
+    description = api.wait_state(query, "FINISHED", deadline_seconds=SECONDS)
+    expected, rows = trees.rows(relation), []
+    cursor = None
+    while True:
+        page = api.page(query, after=cursor, limit=10_000)
+        rows += page["rows"]
+        cursor = page["cursor"]
+        if page["end"] or not page["rows"]:
+            break
+    came = [(row["k"], row["v"], None if relation.period is None else microseconds(row["window_end"])) for row in rows]
+    assert sorted_rows(came) == expected, f"{relation.sql}\n{description}"
+
+
+def microseconds(text: str) -> int:
+    since = datetime.fromisoformat(text) - datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+    return since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_queries_over_queries_are_those_of_duckdb(api: Api, seed: int) -> None:
+    run(api, seed, 12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10, 14))
+def test_rows_of_queries_over_queries_outlive_crashes(fresh_service: FreshService, seed: int) -> None:
+    service = fresh_service()
+    draw = random.Random(seed)
+
+    def crash() -> None:
+        if draw.random() < 0.5:
+            service.kill()
+            service.start()
+
+    with Api(service.url, on_unreachable=service.start) as api:
+        run(api, seed, 12, crash)
+
+
+def test_a_query_that_others_read_is_kept_until_they_go(api: Api) -> None:
+    stream = f"rel_{uuid.uuid4().hex[:8]}"
+    api.create_stream(f"CREATE STREAM {stream} (k BIGINT, ts TIMESTAMP LATENESS {LATENESS}) WITH (connector = 'push')")
+    inner, outer = f"{stream}_in", f"{stream}_out"
+    first = f"SELECT k, COUNT(*) AS n FROM {stream} [RANGE 1 SECOND] GROUP BY k"
+    api.create_queries([{"sql": first, "name": inner}])
+    api.create_queries([{"sql": f"SELECT MAX(n) AS most FROM {inner} [RANGE 1 MINUTE]", "name": outer}])
+    for method, path, body in (
+        ("DELETE", f"/queries/{inner}", None),
+        ("PUT", f"/queries/{inner}", {"sql": first}),
+    ):
+        refused = api.call(method, path, 409, json=body)
+        assert outer in refused["detail"], refused
+    assert api.query(inner)["state"] == "RUNNING"
+    api.call("DELETE", f"/queries/{inner}", 202, params={"cascade": "true", "drain": "false"})
+    api.wait_state(inner, "RETIRED")
+    api.wait_state(outer, "RETIRED")
+
+
+def test_equal_subqueries_run_once_and_go_with_the_last_that_reads_them(api: Api) -> None:
+    stream = f"rel_{uuid.uuid4().hex[:8]}"
+    api.create_stream(f"CREATE STREAM {stream} (k BIGINT, ts TIMESTAMP LATENESS {LATENESS}) WITH (connector = 'push')")
+    inner = f"(SELECT k, COUNT(*) AS n FROM {stream} [RANGE 1 SECOND] GROUP BY k)"
+    same = f"(SELECT  K, count(*)  n FROM {stream.upper()} [RANGE 1000 MILLISECONDS] GROUP BY k)"
+    one, other = api.create_queries(
+        [{"sql": f"SELECT MAX(n) AS m FROM {inner} [RANGE 1 MINUTE]"}, {"sql": f"SELECT n FROM {same} WHERE n > 2"}]
+    )
+    third = api.create_queries([{"sql": f"SELECT k FROM {inner} WHERE n = 1"}])[0]
+    subqueries = [query for query in api.queries() if query["subquery"] and stream in query["sql"].lower()]
+    assert len(subqueries) == 1, subqueries
+    for query in (one, other, third):
+        assert api.query(subqueries[0]["id"])["state"] == "RUNNING"
+        api.call("DELETE", f"/queries/{query['id']}", 202, params={"drain": "false"})
+        api.wait_state(query["id"], "RETIRED")
+    api.wait_state(subqueries[0]["id"], "RETIRED")

@@ -1,0 +1,142 @@
+"""Queries that read queries, in the session: subqueries of their own, and what ends with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from braid.session.commands.query_requests import QueryRequest, Replacement
+from braid.session.commands.relations import MAX_LEVELS
+from braid.sources.core.errors import Conflict, NotAllowed, UnknownObject
+from tests.session.driver import Driver
+
+INNER = "SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY gem_pack"
+OVER = "SELECT MAX(n) AS m FROM {} [RANGE 1 MINUTE]"
+NESTED = OVER.format(f"({INNER})")
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    running = Driver(tmp_path / "data")
+    running.stream()
+    yield running
+    running.end()
+
+
+def states(driver: Driver) -> dict[str, str]:
+    return {query.id: query.state for query in driver.state.queries.values()}
+
+
+def streams(driver: Driver) -> set[str]:
+    return {stream.definition.id for stream in driver.state.catalog.states()}
+
+
+def test_rows_of_a_query_are_a_stream_as_long_as_somebody_reads_them(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    assert streams(driver) == {"s-1"}
+    (outer,) = driver.run(OVER.format("revenue"))
+    assert streams(driver) == {"s-1", "q-1"}
+    assert [stream["id"] for stream in driver.changelogs()[-1]["streams_created"]] == ["q-1"]
+    assert driver.session.lookup.describe(outer)["active_from"] == {"revenue": None}
+    assert [stream["name"] for stream in driver.session.streams.describe_all()] == ["purchases"]
+    assert driver.recovered() == driver.observed()
+    driver.session.queries.delete(outer, drain=False)
+    driver.flush()
+    assert driver.changelogs()[-1]["streams_dropped"] == ["q-1"]
+    assert streams(driver) == {"s-1"}
+
+
+def test_a_subquery_is_a_query_that_goes_with_the_last_that_reads_it(driver: Driver) -> None:
+    first, second = driver.run(NESTED, f"SELECT n FROM ({INNER}) WHERE n > 3")
+    (third,) = driver.run(f"SELECT gem_pack FROM ({INNER}) AS x")
+    subqueries = [query for query in driver.state.queries.values() if query.is_subquery]
+    assert [query.sql for query in subqueries] == [INNER]
+    assert driver.recovered() == driver.observed()
+    for query in (first, second):
+        driver.session.queries.delete(query, drain=False)
+        driver.flush()
+        driver.batch()
+        assert states(driver)[subqueries[0].id] == "RUNNING"
+    driver.session.queries.delete(third, drain=False)
+    assert states(driver)[subqueries[0].id] == "RETIRED"
+    driver.flush()
+    assert streams(driver) == {"s-1"}
+    (again,) = driver.run(NESTED)
+    assert states(driver)[again] == "RUNNING"
+    assert [q.state for q in driver.state.queries.values() if q.is_subquery] == ["RETIRED", "RUNNING"]
+
+
+def test_a_query_that_others_read_is_not_deleted_or_replaced(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    (middle,) = driver.run(OVER.format("revenue"), name="most")
+    driver.run("SELECT m FROM most", name="all")
+    for attempt in (
+        lambda: driver.session.queries.delete("revenue"),
+        lambda: driver.session.queries.begin_replace("revenue", Replacement(INNER)).wait(),
+    ):
+        with pytest.raises(Conflict, match="most reads its rows"):
+            attempt()
+    assert set(states(driver).values()) == {"RUNNING"}
+    driver.session.queries.begin_delete(["revenue"], False, cascade=True).wait()
+    assert set(states(driver).values()) == {"RETIRED"}
+    assert middle in states(driver)
+
+
+def test_who_reads_through_a_subquery_is_named(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    driver.run(f"SELECT COUNT(*) AS c FROM ({OVER.format('revenue')}) [RANGE 1 HOUR]", name="top")
+    with pytest.raises(Conflict, match="top reads its rows"):
+        driver.session.queries.delete("revenue")
+
+
+def test_what_reads_a_query_that_fails_fails_and_says_so(driver: Driver) -> None:
+    (failing,) = driver.run(INNER, name="revenue")
+    (outer,) = driver.run(OVER.format("revenue"), name="most")
+    (last,) = driver.create("SELECT m FROM most")
+    driver.batch(failures={failing: "evaluation raised"})
+    errors = {query: driver.session.lookup.describe(query)["error"] for query in (outer, last)}
+    assert errors[outer] == "Query revenue, which it reads, failed: evaluation raised"
+    assert "evaluation raised" in str(errors[last])
+    assert driver.recovered() == driver.observed()
+
+
+def test_a_ttl_waits_until_nobody_reads_the_query(driver: Driver) -> None:
+    driver.run(INNER, name="revenue", ttl_seconds=60)
+    (outer,) = driver.run(OVER.format("revenue"))
+    driver.clock.advance(120)
+    driver.session.step()
+    assert states(driver)["q-1"] == "RUNNING"
+    driver.session.queries.delete(outer, drain=False)
+    driver.clock.advance(2)
+    driver.session.step()
+    assert states(driver)["q-1"] == "DRAINING"
+
+
+def test_what_cannot_be_read_is_refused(driver: Driver) -> None:
+    driver.run(f"{INNER} EMIT STREAM", name="changes")
+    with pytest.raises(NotAllowed, match="EMIT STREAM"):
+        driver.create("SELECT n FROM changes")
+    driver.run(INNER, name="gone")
+    driver.session.queries.delete("gone", drain=False)
+    with pytest.raises(NotAllowed, match="RETIRED"):
+        driver.create("SELECT n FROM gone")
+    with pytest.raises(NotAllowed, match="does not exist"):
+        driver.create("SELECT n FROM nothing")
+    with pytest.raises(UnknownObject):
+        driver.session.queries.delete("nothing")
+
+
+def test_a_chain_may_not_be_endless(driver: Driver) -> None:
+    driver.run(INNER, name="c0")
+    for level in range(1, MAX_LEVELS):
+        driver.create(f"SELECT n FROM c{level - 1}", name=f"c{level}")
+    with pytest.raises(NotAllowed, match="in a chain"):
+        driver.create(f"SELECT n FROM c{MAX_LEVELS - 1}")
+
+
+def test_validating_registers_nothing(driver: Driver) -> None:
+    (explained,) = driver.session.queries.validate([QueryRequest(NESTED)])
+    assert [column["name"] for column in explained["columns"]] == ["window_start", "window_end", "m", "_partial"]
+    assert states(driver) == {}
