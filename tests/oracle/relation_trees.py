@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import duckdb
 
@@ -142,3 +143,8 @@ def tuples_of(draw: random.Random, count: int) -> Iterator[tuple[int, int, int]]
     for _ in range(count):
         now += draw.randrange(100_000)
         yield draw.randrange(5), draw.randrange(50), now - draw.randrange(2 * SECOND)
+
+
+def timestamp(us: int) -> str:
+    """Return microseconds since 1970 as RFC 3339 in UTC."""
+    return f"{(datetime(1970, 1, 1) + timedelta(microseconds=us)).isoformat(timespec='microseconds')}Z"

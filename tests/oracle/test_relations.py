@@ -13,7 +13,7 @@ import pytest
 from tests.kit.client import Api, Json
 from tests.kit.duck import connected
 from tests.kit.fixtures import FreshService
-from tests.oracle.relation_trees import Relation, Trees, sorted_rows, tuples_of
+from tests.oracle.relation_trees import Relation, Trees, sorted_rows, timestamp, tuples_of
 
 pytestmark = pytest.mark.service
 
@@ -39,10 +39,7 @@ def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
             each.query: api.create_queries([body])[0]["id"] for each, body in zip(trees.created, bodies, strict=True)
         }
         for first in range(0, len(tuples), 100):
-            lines = (
-                {"k": k, "v": v, "ts": f"{datetime.utcfromtimestamp(t / 1e6).isoformat(timespec='microseconds')}Z"}
-                for k, v, t in tuples[first : first + 100]
-            )
+            lines = ({"k": k, "v": v, "ts": timestamp(t)} for k, v, t in tuples[first : first + 100])
             answer = api.push(stream, NDJSON, b"\n".join(map(orjson.dumps, lines)))
             assert answer["accepted"] == min(100, len(tuples) - first), answer
             if between is not None:
@@ -54,16 +51,21 @@ def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
 
 def check(api: Api, query: str, relation: Relation, trees: Trees) -> None:
     description = api.wait_state(query, "FINISHED", deadline_seconds=SECONDS)
-    expected, rows = trees.rows(relation), []
+    expected, rows = trees.rows(relation), all_rows(api, query)
+    came = [(row["k"], row["v"], None if relation.period is None else microseconds(row["window_end"])) for row in rows]
+    assert sorted_rows(came) == expected, f"{relation.sql}\n{description}"
+
+
+def all_rows(api: Api, query: str) -> list[dict[str, Json]]:
+    """Return all rows of a query that is FINISHED."""
+    rows: list[dict[str, Json]] = []
     cursor = None
     while True:
         page = api.page(query, after=cursor, limit=10_000)
         rows += page["rows"]
         cursor = page["cursor"]
         if page["end"] or not page["rows"]:
-            break
-    came = [(row["k"], row["v"], None if relation.period is None else microseconds(row["window_end"])) for row in rows]
-    assert sorted_rows(came) == expected, f"{relation.sql}\n{description}"
+            return rows
 
 
 def microseconds(text: str) -> int:
