@@ -19,6 +19,7 @@ from braid.operators.predicates.space_key import SpaceKey
 from braid.operators.queries import Query, lookups_of
 from braid.operators.windows import SessionWindow, Window
 from braid.optimizer.sub_joins import SubJoin, sub_joins
+from braid.sources.core.derived import is_derived, queries_behind
 from braid.sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
@@ -263,9 +264,23 @@ class Plan:
             edges += [{"source": f"stream:{stream}", "target": operator.id} for stream in operator.streams]
             edges += [{"source": f"table:{table}", "target": operator.id} for table in operator.tables]
             edges.append({"source": operator.id, "target": ROUTER})
+        edges += self._edges_to_derived_streams()
         if self.operators:
             nodes.append({"id": ROUTER, "kind": "router"})
         return {"version": self.version, "nodes": nodes, "edges": edges}
+
+    def _edges_to_derived_streams(self) -> list[dict[str, str]]:
+        """Return edges from operators to the streams that have rows of their queries."""
+        derived = [stream for stream in self.streams if is_derived(stream)]
+        if not derived:
+            return []
+        running = {query: operator.id for operator in self.operators.values() for query in operator.queries}
+        return [
+            {"source": running[query], "target": f"stream:{stream}"}
+            for stream in derived
+            for query in queries_behind(stream)
+            if query in running
+        ]
 
     def explain(self, query: Query, streams: Mapping[str, str], query_id: str | None = None) -> dict[str, Any]:
         """Return how ``query`` runs (or would run) and with whom it shares, with its part of the graph.

@@ -29,7 +29,7 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         record = self._query(name)
         if record is None:
             raise KeyError(name)
-        called = record.name or record.id
+        called = record.called
         if not record.is_wanted:
             raise NotAllowed(f"Query {called} is {record.state}, so nothing can read its rows. Create it again.")
         if record.query.emit != EMIT_AFTER_WATERMARK:
@@ -61,4 +61,4 @@ class NamedRelations(Mapping[str, StreamDefinition]):
 
     def _named(self, query_id: str) -> str:
         record = self._state.queries.find(query_id)
-        return "a subquery" if record is None or record.is_subquery else record.name or record.id
+        return "a subquery" if record is None else record.called

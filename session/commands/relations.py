@@ -42,7 +42,11 @@ class Resolution:
             renamed = _renamed(record.query, ids)
             record.query = reading(record.query, ids)
             record.operator = operator_of(record.query)
-            record.stream_names = shared_dict({renamed.get(s, s): name for s, name in record.stream_names.items()})
+            names = {
+                renamed.get(s, s): self._name_of(renamed[s]) if s in renamed else name
+                for s, name in record.stream_names.items()
+            }
+            record.stream_names = shared_dict(names)
 
     def _id_of(self, query: Query, sql: str, planned: PlannedQuery, reader: QueryRecord) -> str:
         start = None if planned.start is None else planned.start.text
@@ -75,8 +79,11 @@ class Resolution:
         stream = self.state.catalog.by_id(stream_id)
         if stream is not None:
             return stream.definition.name
-        records = (self.state.queries.find(query_id) for query_id in queries_behind(stream_id))
-        return " and ".join(r.name or r.id if r is not None and not r.is_subquery else "a subquery" for r in records)
+        return " and ".join(self._called(query_id) for query_id in queries_behind(stream_id))
+
+    def _called(self, query_id: str) -> str:
+        record = self.state.queries.find(query_id)
+        return f"subquery {query_id}" if record is None else record.called
 
 
 def _renamed(query: Query, ids: Mapping[str, str]) -> dict[str, str]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from braid.operators.derived import Behind, column_name, derived_stream
 from braid.operators.expressions import Call, Column, Expression, all_of, conjuncts_of
+from braid.operators.functions.coercion import in_one_type
 from braid.operators.queries import Aggregation, Query, Selection
 from braid.operators.query_parts import Measure, Output
 from braid.operators.windows import EMIT_AFTER_WATERMARK
 from braid.session.sql.statements import SUBQUERY, Select
 from braid.sources.core.derived import derived_id, queries_behind
-from braid.sources.core.schema import TIMESTAMP, StreamDefinition
+from braid.sources.core.schema import NULL, TIMESTAMP, StreamDefinition
 
 _PROVISIONAL = "q-sub"
 PlanQuery = Callable[[Select, "Relations"], Query]
@@ -90,22 +91,27 @@ class Relations(Mapping[str, StreamDefinition]):
 
     def of_branches(self, select: Select, branches: Sequence[Select], name: str) -> StreamDefinition:
         """Return the derived stream of the rows of SELECTs with equal columns."""
-        planned = [self._register(branch) for branch in branches]
-        _check_alike(select, branches, planned)
+        queries = [self._planned(branch) for branch in branches]
+        if len(queries) > 1:
+            queries = _with_equal_types(select, branches, queries)
+        planned = [self._register(query, branch.text) for query, branch in zip(queries, branches, strict=True)]
         stream_id = derived_id([each.id for each in planned])
         if stream_id not in self._found.definitions:
             definition = derived_stream(stream_id, name, [Behind(each.id, each.query) for each in planned])
             self._found.definitions[stream_id] = definition
         return replace(self._found.definitions[stream_id], name=name)
 
-    def _register(self, select: Select) -> Subquery:
+    def _planned(self, select: Select) -> Query:
         query = self._plan(select, self)
         check_readable(select, query)
+        return query
+
+    def _register(self, query: Query, sql: str) -> Subquery:
         for known in self._found.subqueries.values():
             if known.query.to_json() == query.to_json():
                 return known
         number = len(self._found.subqueries) + 1
-        subquery = Subquery(f"{_PROVISIONAL}{number}", query, select.text)
+        subquery = Subquery(f"{_PROVISIONAL}{number}", query, sql)
         self._found.subqueries[subquery.id] = subquery
         return subquery
 
@@ -140,24 +146,42 @@ def check_readable(select: Select, query: Query) -> None:
         )
 
 
-def _check_alike(select: Select, branches: Sequence[Select], planned: Sequence[Subquery]) -> None:
-    """Raise SqlNotAllowed unless SELECTs between UNION ALL have columns of equal types."""
-    first = [output.expression.type for output in planned[0].query.outputs]
-    for branch, each in zip(branches, planned, strict=True):
-        types = [output.expression.type for output in each.query.outputs]
-        if len(types) != len(first):
+def _with_equal_types(select: Select, branches: Sequence[Select], queries: Sequence[Query]) -> list[Query]:
+    """Return queries with casts to common types of their columns; SqlNotAllowed where there is none."""
+    counts = [len(query.outputs) for query in queries]
+    for branch, count in zip(branches, counts, strict=True):
+        if count != counts[0]:
             raise select.sql.not_allowed(
-                f"All SELECTs of a UNION ALL need as many columns; the first has {len(first)}, this one {len(types)}."
+                f"All SELECTs of a UNION ALL need as many columns; the first has {counts[0]}, this one {count}."
                 " A windowed one begins with window_start and window_end.",
                 branch.start,
             )
-        for number, (kind, wanted) in enumerate(zip(types, first, strict=True), start=1):
-            if kind != wanted:
-                raise select.sql.not_allowed(
-                    f"Column {number} of all SELECTs of a UNION ALL needs one type; the first has {wanted}, this one"
-                    f" {kind}. Write CAST(… AS {wanted}).",
-                    branch.start,
-                )
+    columns: list[tuple[Expression, ...]] = []
+    for number, outputs in enumerate(zip(*(query.outputs for query in queries), strict=True), start=1):
+        expressions = [output.expression for output in outputs]
+        types = [expression.type for expression in expressions]
+        wanted = None if NULL in types and len(set(types)) == 1 else _common(expressions)
+        if wanted is None:
+            at = next(branch.start for branch, kind in zip(branches, types, strict=True) if kind != types[0])
+            raise select.sql.not_allowed(
+                f"Column {number} of all SELECTs of a UNION ALL needs one type; there are"
+                f" {' and '.join(dict.fromkeys(map(str, types)))}. Write CAST(… AS {types[0]}).",
+                at,
+            )
+        columns.append(wanted)
+    rows = zip(*columns, strict=True)
+    return [
+        replace(query, outputs=tuple(Output(o.name, e) for o, e in zip(query.outputs, row, strict=True)))
+        for query, row in zip(queries, rows, strict=True)
+    ]
+
+
+def _common(expressions: Sequence[Expression]) -> tuple[Expression, ...] | None:
+    """Return expressions in their common type, None where there is none; texts are not read as other things."""
+    types = {expression.type for expression in expressions} - {NULL}
+    if len(types) > 1 and not all(kind.is_numeric for kind in types):
+        return None
+    return in_one_type(expressions)
 
 
 def _merged(query: Selection | Aggregation, inner: Selection, event_time: str) -> Query:

@@ -148,8 +148,7 @@ class QueryLifecycle:
         if record.freed_epoch is None:
             self._pending.freed(query_id, at_us)
         for reader in self.readers_of(query_id):
-            called = "A subquery" if record.is_subquery else f"Query {record.name or query_id}"
-            self._fail_reader(reader, f"{called}, which it reads, failed: {error}", at_us, seq)
+            self._fail_reader(reader, f"{record.called}, which it reads, failed: {error}", at_us, seq)
 
     def _fail_reader(self, record: QueryRecord, error: str, at_us: int, seq: int) -> None:
         """Finish a query that reads one that failed; it may have no slot yet."""

@@ -115,6 +115,11 @@ class QueryRecord:
         return None if self.name is None else full_name(self.tenant, self.name)
 
     @property
+    def called(self) -> str:
+        """What people call it."""
+        return f"subquery {self.id}" if self.is_subquery else self.name or self.id
+
+    @property
     def is_finished(self) -> bool:
         """Whether it is RETIRED, FINISHED or FAILED."""
         return self.state in FINAL_STATES

@@ -97,7 +97,7 @@ def test_what_reads_a_query_that_fails_fails_and_says_so(driver: Driver) -> None
     (last,) = driver.create("SELECT m FROM most")
     driver.batch(failures={failing: "evaluation raised"})
     errors = {query: driver.session.lookup.describe(query)["error"] for query in (outer, last)}
-    assert errors[outer] == "Query revenue, which it reads, failed: evaluation raised"
+    assert errors[outer] == "revenue, which it reads, failed: evaluation raised"
     assert "evaluation raised" in str(errors[last])
     assert driver.recovered() == driver.observed()
 
@@ -122,6 +122,9 @@ def test_what_cannot_be_read_is_refused(driver: Driver) -> None:
     driver.session.queries.delete("gone", drain=False)
     with pytest.raises(NotAllowed, match="RETIRED"):
         driver.create("SELECT n FROM gone")
+    driver.run(INNER, name="kept")
+    with pytest.raises(NotAllowed, match="Write its SELECT as a subquery"):
+        driver.create("SELECT n FROM kept", start="earliest")
     with pytest.raises(NotAllowed, match="does not exist"):
         driver.create("SELECT n FROM nothing")
     with pytest.raises(UnknownObject):

@@ -70,6 +70,9 @@ def test_union_all_puts_the_rows_of_all_selects_together() -> None:
     assert isinstance(query, Selection)
     assert query.stream == "+".join(subquery.id for subquery in subqueries)
     assert [output.name for output in query.outputs] == ["price"]
+    wider, (_, wide) = plan("SELECT price FROM purchases UNION ALL SELECT gem_pack FROM purchases")
+    assert [str(output.expression.type) for output in wide.query.outputs] == ["DOUBLE"]
+    assert [str(output.expression.type) for output in wider.outputs] == ["DOUBLE"]
     twice, (once,) = plan("SELECT price FROM purchases UNION ALL SELECT price FROM purchases")
     assert twice.streams == (f"{once.id}+{once.id}",)
 
@@ -126,7 +129,8 @@ def test_a_derived_stream_knows_the_windows_of_its_rows() -> None:
     ("sql", "part"),
     [
         ("SELECT price FROM purchases UNION SELECT price FROM purchases", "UNION ALL"),
-        ("SELECT price FROM purchases UNION ALL SELECT gem_pack FROM purchases", "CAST(… AS DOUBLE)"),
+        ("SELECT price FROM purchases UNION ALL SELECT name FROM purchases", "CAST(… AS DOUBLE)"),
+        ("SELECT name FROM purchases UNION ALL SELECT price FROM purchases", "VARCHAR and DOUBLE"),
         ("SELECT price FROM purchases UNION ALL SELECT price, gem_pack FROM purchases", "as many columns"),
         ("WITH RECURSIVE a AS (SELECT price FROM purchases) SELECT price FROM a", "WITH RECURSIVE"),
         ("WITH a AS (SELECT price FROM b), b AS (SELECT price FROM purchases) SELECT price FROM a", "'b'"),
