@@ -133,9 +133,9 @@ class BraidClient(Transport):
         """Read one stream: columns, source, clock, watermark and counts."""
         return self._object("GET", f"/streams/{segment(name)}")
 
-    def drop_stream(self, name: str) -> None:
-        """Drop a stream; refused (409) while queries use it."""
-        self._send("DELETE", f"/streams/{segment(name)}")
+    def drop_stream(self, name: str, cascade: bool = False) -> None:
+        """Drop a stream; refused (409) while queries use it, unless they go, too (`cascade`)."""
+        self._send("DELETE", f"/streams/{segment(name)}", query={"cascade": "true"} if cascade else {})
 
     def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
         """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns of CSV.
@@ -252,9 +252,12 @@ class BraidClient(Transport):
         call: Object = {"query": {"wait": wait}, "key": key, "wait": wait}
         return self._object("POST", f"/queries/{segment(query_id)}/resume", **call)
 
-    def delete_query(self, query_id: str, drain: bool = True) -> Object:
-        """Retire a query; `drain` still lets windows that are complete come out. Harmless to repeat."""
-        query = {"drain": "true" if drain else "false"}
+    def delete_query(self, query_id: str, drain: bool = True, cascade: bool = False) -> Object:
+        """Retire a query; `drain` still lets windows that are complete come out. Harmless to repeat.
+
+        Refused (409) while others read it, unless they go, too (`cascade`).
+        """
+        query = {"drain": "true" if drain else "false"} | ({"cascade": "true"} if cascade else {})
         return self._object("DELETE", f"/queries/{segment(query_id)}", query=query)
 
     def retire_queries(self, query_ids: Iterable[str], drain: bool = True, key: str | None = None) -> list[Object]:

@@ -56,6 +56,7 @@ def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None
     examples=(
         "braid drop q-17",
         "braid drop revenue",
+        "braid drop revenue --cascade",
         "braid drop --stream purchases",
         "braid drop --table packs",
     ),
@@ -64,17 +65,20 @@ def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None
 @click.option("--stream", "kind", flag_value="stream", help="NAME is a stream.")
 @click.option("--table", "kind", flag_value="table", help="NAME is a table.")
 @click.option("--no-drain", is_flag=True, help="Retire the query at once, without the windows that are complete.")
+@click.option("--cascade", is_flag=True, help="Retire the queries that read it, too.")
 @with_client
-def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool) -> None:
+def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool, cascade: bool) -> None:
     """Retire the query with the id or name NAME, or drop a stream or a table."""
     if kind is not None:
         if no_drain:
             raise click.UsageError("--no-drain is for queries: leave it out with --stream and --table.")
-        (braid.drop_stream if kind == "stream" else braid.drop_table)(name)
+        if cascade and kind == "table":
+            raise click.UsageError("--cascade is for queries and streams: leave it out with --table.")
+        braid.drop_stream(name, cascade) if kind == "stream" else braid.drop_table(name)
         click.echo(f"dropped the {kind} {name}")
         return
     try:
-        _announce(braid.delete_query(name, drain=not no_drain), "", as_json=False)
+        _announce(braid.delete_query(name, drain=not no_drain, cascade=cascade), "", as_json=False)
     except BraidRefused as refused:
         if refused.status == HTTPStatus.NOT_FOUND:
             for found, option in ((braid.streams(), "stream"), (braid.tables(), "table")):

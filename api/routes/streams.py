@@ -23,7 +23,7 @@ from braid.api.http.bodies import (
 )
 from braid.api.routes import documents
 from braid.api.routes.access import AdminDep, ReaderDep, WriterDep
-from braid.api.routes.documents import EVENTS_BODY, After, Limit, answers, json_body, refused, sql_body
+from braid.api.routes.documents import EVENTS_BODY, After, Cascade, Limit, answers, json_body, refused, sql_body
 from braid.api.routes.rows import in_pieces, json_page
 from braid.api.service import ServiceDep
 from braid.operators.event_times import ENDED
@@ -68,10 +68,10 @@ def get_stream(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
 
 
 @router.delete("/streams/{name}", status_code=204, responses=refused(404, 409, 503))
-def drop_stream(name: str, service: ServiceDep, _: AdminDep) -> Response:
-    """Drop a stream; refused while a query that is not RETIRED uses it."""
+def drop_stream(name: str, service: ServiceDep, _: AdminDep, cascade: Cascade = False) -> Response:
+    """Drop a stream; refused while a query that is not RETIRED uses it, unless `cascade` retires these at once."""
     service.check_running()
-    service.session.streams.drop(name)
+    service.session.streams.drop(name, cascade)
     return Response(status_code=204)
 
 

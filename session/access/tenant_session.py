@@ -67,9 +67,9 @@ class TenantSession:
         """Return how a SELECT would run."""
         return self._without_other_tenants(self.session.queries.explain(select, self._owner()))
 
-    def delete_query(self, id_or_name: str, drain: bool = True) -> dict[str, Any]:
-        """Retire a query."""
-        return self.delete_queries([id_or_name], drain)[0]
+    def delete_query(self, id_or_name: str, drain: bool = True, cascade: bool = False) -> dict[str, Any]:
+        """Retire a query; with ``cascade`` those that read it, too."""
+        return self.begin_delete([id_or_name], drain, cascade=cascade).wait()[0]
 
     def delete_queries(self, ids_or_names: Iterable[str], drain: bool = True) -> list[dict[str, Any]]:
         """Retire all of the queries, or none when one is unknown."""

@@ -128,7 +128,7 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
     if not users:
         return
     kind = "stream" if isinstance(dropped, StreamState) else "table"
-    user_ids = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
+    user_ids = (q.id for q in state.queries.values() if not q.is_finished and uses(q, object_id))
     shown = list(islice(user_ids, MAX_SHOWN))
     shown_ids = ", ".join(shown) + (f" and {users - len(shown)} more" if users > len(shown) else "")
     raise Conflict(
@@ -138,7 +138,8 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
     )
 
 
-def _uses(record: QueryRecord, object_id: str) -> bool:
+def uses(record: QueryRecord, object_id: str) -> bool:
+    """Whether a query keeps a stream or a static table from being dropped."""
     return object_id in map(origin_of, record.stream_names) or any(
         lookup.table == object_id for lookup in lookups_of(record.query)
     )

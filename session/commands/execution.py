@@ -47,14 +47,14 @@ def execute_statement(caller: TenantSession, sql: str) -> dict[str, Any]:
             return caller.create_or_replace(name, sql)
         case CreateQuery() | Select():
             return caller.create_queries([QueryRequest(sql)])[0]
-        case DropStream(name, if_exists):
+        case DropStream(name, if_exists, cascade):
             with suppress(*_missing(if_exists)):
-                session.streams.drop(name)
+                session.streams.drop(name, cascade)
                 return {"dropped": name}
             return {"dropped": None}
-        case DropQuery(name, if_exists):
+        case DropQuery(name, if_exists, cascade):
             with suppress(*_missing(if_exists)):
-                return caller.delete_query(name)
+                return caller.delete_query(name, cascade=cascade)
             return {"dropped": None}
         case DropTable(name, if_exists):
             with suppress(*_missing(if_exists)):

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from braid.operators.event_times import ENDED
-from braid.session.commands.admission import check_new_name, check_unused
+from braid.session.commands.admission import check_new_name, check_unused, uses
+from braid.session.commands.relations import with_readers
 from braid.session.commands.statements import read_create_stream, to_definition
 from braid.session.commands.writer import Command, CommandGroup, Writer
 from braid.session.log.idempotency import current_key, has_effect
 from braid.session.settings import Settings
-from braid.session.state.requests import StreamCreated, StreamDropped, WatermarkRaised
+from braid.session.state.requests import QueriesDeleted, StreamCreated, StreamDropped, WatermarkRaised
 from braid.session.state.session_state import SessionState
 from braid.sources.core.errors import Conflict
 from braid.sources.core.names import name_key
@@ -47,9 +48,11 @@ class Streams:
             self._writer.submit(Command(check, changes={name_key(statement.name)})).wait()
         return self.describe(statement.name)
 
-    def drop(self, name: str) -> None:
-        """Drop a stream; Conflict while a query that is not RETIRED or FAILED uses it."""
+    def drop(self, name: str, cascade: bool = False) -> None:
+        """Drop a stream; Conflict while a query that is not RETIRED or FAILED uses it, unless it goes, too."""
         key = current_key()
+        if cascade and not has_effect():
+            self._writer.submit(self._without_users(name)).wait()
 
         def check(group: CommandGroup) -> StreamDropped:
             stream = group.state.catalog.state(name)
@@ -58,6 +61,17 @@ class Streams:
 
         if not has_effect():
             self._writer.submit(Command(check, changes={name_key(name)})).wait()
+
+    def _without_users(self, name: str) -> Command:
+        """Return the command to retire at once all queries that use a stream, or read these."""
+
+        def check(group: CommandGroup) -> QueriesDeleted | None:
+            stream_id = group.state.catalog.state(name).definition.id
+            users = [q for q in group.state.queries.values() if not q.is_finished and uses(q, stream_id)]
+            doomed = tuple(record.id for record in with_readers(group.state, users))
+            return QueriesDeleted(doomed, False, "cascade") if doomed else None
+
+        return Command(check, changes={name_key(name)})
 
     def raise_watermark(self, name: str, watermark_us: int) -> dict[str, Any]:
         """Have nothing earlier come of a stream any more, and return its description; ENDED: nothing at all.

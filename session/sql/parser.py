@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot.errors import SqlglotError
 
@@ -36,7 +37,7 @@ _REFUSED = {
     "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}.",
     "VALUES": "VALUES is not supported; name a stream in FROM.",
 }
-_DROPS: dict[str, Callable[[str, bool], Statement]] = {
+_DROPS: dict[str, Callable[[str, bool], DropStream | DropTable | DropQuery]] = {
     "STREAM": DropStream,
     "TABLE": DropTable,
     "QUERY": DropQuery,
@@ -135,6 +136,10 @@ def _parse_drop(cursor: BraidParser) -> Statement:
         raise cursor.unexpected("STREAM, TABLE or QUERY")
     make = _DROPS[cursor.advance().text.upper()]
     if_exists = cursor.accept_all("IF", "EXISTS")
-    if cursor.kind == "string":
-        return make(cursor.advance().text, if_exists)
-    return make(cursor.name("the name of what to drop"), if_exists)
+    name = cursor.advance().text if cursor.kind == "string" else cursor.name("the name of what to drop")
+    dropped = make(name, if_exists)
+    if cursor.at("CASCADE") and not isinstance(dropped, DropTable):
+        cursor.advance()
+        return replace(dropped, cascade=True)
+    cursor.accept("RESTRICT")
+    return dropped

@@ -41,10 +41,11 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class DropStream:
-    """``DROP STREAM [IF EXISTS] name``."""
+    """``DROP STREAM [IF EXISTS] name [CASCADE]``."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,11 @@ class RefreshTable:
 
 @dataclass(frozen=True)
 class DropQuery:
-    """``DROP QUERY [IF EXISTS] name``, by name or id."""
+    """``DROP QUERY [IF EXISTS] name [CASCADE]``, by name or id."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True)

@@ -143,3 +143,16 @@ def test_validating_registers_nothing(driver: Driver) -> None:
     (explained,) = driver.session.queries.validate([QueryRequest(NESTED)])
     assert [column["name"] for column in explained["columns"]] == ["window_start", "window_end", "m", "_partial"]
     assert states(driver) == {}
+
+
+def test_dropping_with_cascade_retires_what_depends_on_it(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    driver.run(OVER.format("revenue"), NESTED)
+    driver.execute("DROP QUERY revenue CASCADE")
+    assert [query.state for query in driver.state.queries.values() if query.name == "revenue"] == ["DRAINING"]
+    with pytest.raises(Conflict):
+        driver.execute("DROP STREAM purchases")
+    driver.execute("DROP STREAM purchases CASCADE")
+    assert set(states(driver).values()) == {"RETIRED"}
+    assert streams(driver) == set()
+    assert driver.recovered() == driver.observed()

@@ -1,0 +1,88 @@
+"""What the planner knows of rows that queries gave: numbers, watermarks, and which of them a batch waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from braid.engine.planning.derived_rows import extents_of, given_before, is_awaited, raised_by_rows
+from braid.engine.planning.offsets import Given, Offset
+from braid.operators.derived import Behind, derived_stream
+from braid.operators.event_times import ENDED
+from braid.operators.queries import Query
+from braid.sources.connectors.connector import Extent
+from braid.sources.core.derived import FIRST
+from braid.sources.core.schema import StreamDefinition
+from tests.session.sql.catalog import CATALOG, plan
+
+SECOND = 10**6
+WINDOWED = plan("SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY gem_pack")
+SELECTED = plan("SELECT price FROM purchases WHERE price > 3")
+
+
+def derived(**queries: Query) -> StreamDefinition:
+    behind = [Behind(name.replace("_", "-"), query) for name, query in queries.items()]
+    return derived_stream("+".join(each.id for each in behind), "rows", behind)
+
+
+def record(slot: int | None, first: int = FIRST, count: int = 3, **rest: Any) -> dict[str, Any]:
+    return {
+        "derived": {"q-1": {"slot": slot, "first": first, "active_from": {}}},
+        "results": [{"slots": [0, 4], "counts": [7, count]}, {"slots": [4], "counts": [1]}],
+        "watermarks": {"s-1": 20 * SECOND},
+        "fired": {"s-1": 16 * SECOND},
+        **rest,
+    }
+
+
+@pytest.mark.parametrize(("query", "watermark"), [(WINDOWED, 16 * SECOND), (SELECTED, 20 * SECOND)])
+def test_rows_of_a_batch_are_counted_and_have_the_watermark_of_their_query(query: Query, watermark: int) -> None:
+    streams = {"s-1": CATALOG["purchases"], "q-1": derived(q_1=query)}
+    assert given_before(streams, {}, record(4, FIRST + 5)) == {"q-1": Given(FIRST + 9, watermark)}
+    assert given_before({"s-1": CATALOG["purchases"]}, {}, record(4)) == {}
+
+
+def test_a_query_without_a_slot_gives_nothing_and_keeps_its_watermark() -> None:
+    streams = {"q-1": derived(q_1=WINDOWED)}
+    before = {"q-1": Given(FIRST + 2, 8 * SECOND)}
+    assert given_before(streams, before, record(None)) == before
+    assert given_before(streams, {}, {**record(4), "derived": {}}) == {"q-1": Given()}
+    unknown = record(4, fired={"s-1": None})
+    assert given_before(streams, {}, unknown) == {"q-1": Given(FIRST + 4, None)}
+
+
+def test_a_stream_that_is_new_begins_with_what_comes_next() -> None:
+    stream, given = derived(q_1=WINDOWED, q_2=WINDOWED), {"q-1": Given(FIRST + 9), "q-2": Given()}
+    new = {"0": Extent(FIRST + 9, FIRST + 9), "1": Extent(FIRST, FIRST)}
+    assert extents_of(stream, given, {}) == new
+    reached = {stream.id: {"0": FIRST + 3, "1": FIRST}}
+    assert extents_of(stream, given, reached) == {"0": Extent(FIRST, FIRST + 9), "1": Extent(FIRST, FIRST)}
+
+
+def test_the_watermark_rises_with_the_batch_that_reads_all_rows_before_it() -> None:
+    stream = derived(q_1=WINDOWED, q_2=SELECTED)
+    streams, given = {stream.id: stream}, {"q-1": Given(FIRST + 9, 16), "q-2": Given(FIRST + 1, 12)}
+    all_read = {stream.id: {"0": FIRST + 9, "1": FIRST + 1}, "s-1": {"0": 3}}
+    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}) == {stream.id: 12}
+    assert raised_by_rows(streams, given, all_read, {"watermarks": {stream.id: 12}}) == {}
+    part = {stream.id: {"0": FIRST + 8, "1": FIRST + 1}}
+    assert raised_by_rows(streams, given, part, {"watermarks": {}}) == {}
+    assert raised_by_rows(streams, {**given, "q-2": Given(FIRST + 1)}, all_read, {"watermarks": {}}) == {}
+    ended = {"q-1": Given(FIRST + 9, ENDED), "q-2": Given(FIRST + 1, ENDED)}
+    assert raised_by_rows(streams, ended, all_read, {"watermarks": {}}) == {stream.id: ENDED}
+
+
+def test_a_risen_watermark_is_waited_for_by_windows_over_it_and_over_what_is_selected_from_it() -> None:
+    inner = derived(q_1=WINDOWED)
+    selected = derived_stream("q-2", "q", [Behind("q-2", SELECTED.reading({"s-1": "q-1"}))])
+    windowed = derived_stream("q-3", "q", [Behind("q-3", WINDOWED.reading({"s-1": "q-1"}))])
+    streams = {each.id: each for each in (inner, selected, windowed)}
+    assert is_awaited("q-1", streams, lambda stream: stream == "q-1")
+    assert is_awaited("q-1", streams, lambda stream: stream == "q-2")
+    assert not is_awaited("q-1", streams, lambda stream: stream == "q-3"), "its own windows would have been asked for"
+
+
+def test_an_offset_has_what_queries_gave() -> None:
+    offset = Offset(seq=3, derived={"q-1": Given(FIRST + 9, 16), "q-2": Given()})
+    assert Offset.from_json(offset.to_json()) == offset
