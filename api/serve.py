@@ -299,7 +299,7 @@ def _announce(supervisor: JobSupervisor, url: str, stopped: threading.Event) -> 
 
 def _trim(service: Service, stopped: threading.Event) -> None:
     def trim_results() -> None:
-        trimmed = service.retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
+        trimmed = service.retention.trim(time.time_ns() // 1000, service.session.needed_seq)
         if trimmed.held_back:
             service.session.write_snapshot()
         if trimmed.batches:

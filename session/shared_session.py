@@ -335,6 +335,11 @@ class SharedSession:
                 self._reoptimization.note(change)
             log.info("plan changed", extra={"fields": change.to_json()})
 
+    @property
+    def needed_seq(self) -> int:
+        """The oldest batch that must be kept: a restart goes on from it, or queries have not read all rows of it."""
+        return min(self.snapshot_seq, self._state.rows_needed_from)
+
     def write_snapshot(self) -> None:
         """Write the state, then drop the requests and files that nobody needs any more."""
         with self._snapshot_lock:

@@ -139,13 +139,11 @@ class Queries:
             self._rows.check_refreshed(group.state, [p.query for p in planned if p.tables])
             limit = self._settings.max_queries
             check_new_queries(group.state, planned, limit, owner, replaced_id, group.new_queries)
-            if replaced is not None:
-                check_unread(group.state, [replaced], "replace")
             resolution = Resolution(group.state, self._with_settings)
             for record, p in zip(records, planned, strict=True):
                 record.created_us = group.at_us
                 resolution.resolve(record, p)
-            check_relations(group.state, records, resolution.records)
+            check_relations(group.state, records, resolution.records, replaced)
             for record, query_id in zip(records, group.state.new_query_ids(len(records)), strict=True):
                 record.id = query_id
             pending = dict(group.state.pending.replays)

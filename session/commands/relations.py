@@ -100,8 +100,24 @@ def reading(query: Query, ids: Mapping[str, str]) -> Query:
     return query.reading(renamed) if renamed else query
 
 
-def check_relations(state: SessionState, records: Sequence[QueryRecord], new: Sequence[QueryRecord]) -> None:
-    """Raise Conflict for queries that read one which is on its way out by now, NotAllowed for chains too long."""
+def check_relations(
+    state: SessionState,
+    records: Sequence[QueryRecord],
+    new: Sequence[QueryRecord],
+    replaced: QueryRecord | None = None,
+) -> None:
+    """Raise Conflict for queries that read one which is on its way out by now, NotAllowed for chains too long.
+
+    ``records`` are new ones, with the subqueries ``new``; the query ``replaced`` goes as they come.
+    """
+    if replaced is not None:
+        if any(replaced.id in _read_by(record.query) for record in (*records, *new)):
+            raise Conflict(
+                f"A query cannot read {replaced.called}, which it replaces. Create it beside that one, under another"
+                " name.",
+                query_id=replaced.id,
+            )
+        check_unread(state, [replaced], "replace")
     on_their_way = {record.id: record for record in new}
     for record in records:
         for query_id in _read_by(record.query):

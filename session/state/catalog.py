@@ -11,7 +11,7 @@ from braid.operators.lookup.lookups import Refreshed, refreshes_before, version_
 from braid.operators.queries import Query, lookups_of
 from braid.session.state.times import rfc3339
 from braid.sources.connectors.static_table import CONNECTOR, TableDefinition
-from braid.sources.core.derived import is_derived, queries_behind
+from braid.sources.core.derived import all_behind, is_derived, queries_behind
 from braid.sources.core.errors import UnknownObject
 from braid.sources.core.names import name_key
 from braid.sources.core.replays import is_replay, origin_of, query_of
@@ -347,6 +347,16 @@ class Catalog(Mapping[str, StreamDefinition]):
                 if stream.move(clock, watermarks.get(stream_id), fired.get(stream_id), record["committed_us"]):
                     risen.append(stream_id)
         return risen
+
+    def has_read_all_rows(self, record: Mapping[str, Any]) -> bool:
+        """Whether those that read rows of queries have read all from before a batch."""
+        given = record.get("derived", {})
+        return all(
+            state.offsets.get(str(number), 0) >= given[query_id]["first"]
+            for stream_id, state in self._by_id.items()
+            for number, query_id in enumerate(all_behind(stream_id))
+            if query_id in given
+        )
 
     def fired(self, stream_id: str) -> int | None:
         """Return up to where windows of a stream have fired, None before there were any or when it was dropped."""

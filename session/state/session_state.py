@@ -84,6 +84,8 @@ class SessionState:
         self.names: dict[str, str] = {}
         # the newest subquery of each key, while it is in `queries`
         self.subqueries: dict[bytes, str] = {}
+        # the oldest batch whose rows some query has still to read; not kept over restarts, where the next batch says it
+        self.rows_needed_from = 0
         # derived: rebuilt from the above by `index`
         self.draining = Draining()
         self.lifecycle = QueryLifecycle(self.catalog, self.queries, self.pending, self.draining)
@@ -232,6 +234,8 @@ class SessionState:
             )
         joined = [replay for replay in record.get("joined", ()) if not self.catalog.has_joined(replay)]
         risen = self.catalog.absorb(record)
+        if self.catalog.has_read_all_rows(record):
+            self.rows_needed_from = seq
         planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
         changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
         for block in record["results"]:

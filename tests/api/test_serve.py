@@ -146,7 +146,7 @@ def test_what_a_full_disk_keeps_from_being_trimmed_keeps_nothing_else(
     service = SimpleNamespace(
         storage=Storage(str(tmp_path)),
         settings=Settings(),
-        session=SimpleNamespace(streams=SimpleNamespace(ids=set), snapshot_seq=0, snapshot_epoch=0),
+        session=SimpleNamespace(streams=SimpleNamespace(ids=set), needed_seq=0, snapshot_epoch=0),
         pushes=SimpleNamespace(trim=refused("pushes")),
         retention=SimpleNamespace(trim=refused("results")),
     )

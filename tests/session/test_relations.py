@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from braid.session.access.meters import Meters
+from braid.session.access.principal import READ, Principal, Quotas
+from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import QueryRequest, Replacement
 from braid.session.commands.relations import MAX_LEVELS
 from braid.sources.core.errors import Conflict, NotAllowed, UnknownObject
@@ -71,13 +75,16 @@ def test_a_subquery_is_a_query_that_goes_with_the_last_that_reads_it(driver: Dri
 def test_a_query_that_others_read_is_not_deleted_or_replaced(driver: Driver) -> None:
     driver.run(INNER, name="revenue")
     (middle,) = driver.run(OVER.format("revenue"), name="most")
-    driver.run("SELECT m FROM most", name="all")
+    driver.run("SELECT m FROM most", name="all_of")
     for attempt in (
         lambda: driver.session.queries.delete("revenue"),
         lambda: driver.session.queries.begin_replace("revenue", Replacement(INNER)).wait(),
     ):
         with pytest.raises(Conflict, match="most reads its rows"):
             attempt()
+    itself = Replacement(OVER.format("all_of").replace("n", "m"))
+    with pytest.raises(Conflict, match="which it replaces"):
+        driver.session.queries.begin_replace("all_of", itself).wait()
     assert set(states(driver).values()) == {"RUNNING"}
     driver.session.queries.begin_delete(["revenue"], False, cascade=True).wait()
     assert set(states(driver).values()) == {"RETIRED"}
@@ -156,3 +163,42 @@ def test_dropping_with_cascade_retires_what_depends_on_it(driver: Driver) -> Non
     assert set(states(driver).values()) == {"RETIRED"}
     assert streams(driver) == set()
     assert driver.recovered() == driver.observed()
+
+
+def test_batches_are_kept_until_their_rows_are_read(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    driver.run(OVER.format("revenue"))
+    before = driver.state.rows_needed_from
+
+    def batch(first: int, read: int) -> None:
+        counts = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "unread": None}
+        driver.batch(
+            derived={"q-1": {"slot": 0, "first": first, "active_from": {}}},
+            streams={"q-1": {**counts, "offsets": {"0": read}}},
+        )
+
+    batch(5, 3)
+    assert driver.state.rows_needed_from == before
+    batch(9, 9)
+    assert driver.state.rows_needed_from == driver.state.applied_seq
+    batch(12, 9)
+    assert driver.state.rows_needed_from == driver.state.applied_seq - 1
+    assert driver.session.needed_seq == min(driver.session.snapshot_seq, driver.state.applied_seq - 1)
+
+
+def test_tenants_read_and_share_their_own_queries_only(driver: Driver) -> None:
+    for tenant in ("a", "b"):
+        driver.session.queries.create([QueryRequest(NESTED, name="best")], Owner(tenant))
+    assert sum(query.is_subquery for query in driver.state.queries.values()) == 2
+    driver.session.queries.create([QueryRequest("SELECT m FROM best")], Owner("a"))
+    with pytest.raises(NotAllowed, match="does not exist"):
+        driver.session.queries.create([QueryRequest("SELECT m FROM best")], Owner("c"))
+    of_a = next(query.id for query in driver.state.queries.values() if query.full_name == "a/best")
+    with pytest.raises(NotAllowed, match="does not exist"):
+        driver.session.queries.create([QueryRequest(f'SELECT m FROM "{of_a}"')], Owner("b"))
+    driver.flush()
+    driver.batch()
+    shown = TenantSession(driver.session, Principal.of("b", (READ,)), Meters(Quotas())).plan()
+    names = [node["name"] for node in shown["nodes"] if node["kind"] == "stream"]
+    assert len(names) == 2, "the stream, and the subquery of the tenant"
+    assert "best" not in names
