@@ -60,8 +60,8 @@ class Relations(Mapping[str, StreamDefinition]):
         if name.lower() in self._named:
             select, relations = self._named[name.lower()]
             return relations.subquery(select, name)
-        stream = self._streams.get(name.lower())  # names of queries tell cases apart
-        return self._streams[name] if stream is None else stream
+        stream = self._streams.get(name)  # names of queries tell cases apart
+        return self._streams[name.lower()] if stream is None else stream
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._streams)
