@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -45,7 +44,7 @@ class Trees:
     levels: int
     relations: list[Relation] = field(default_factory=list)
     created: list[Relation] = field(default_factory=list)
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _tables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.relations.append(Relation("", "s", 0, query=self.stream))
@@ -67,9 +66,16 @@ class Trees:
         return self.draw.choice([each for each in self.relations if each.level < self.levels][-6:])
 
     def _table(self, text: str) -> str:
-        name = f"r{next(self._numbers)}"
+        name = f"r{len(self._tables)}"
+        self._tables[name] = text
         self.duck.execute(f"CREATE TEMP TABLE {name} AS {text}")
         return name
+
+    def without(self, late: Sequence[int]) -> None:
+        """Compute all relations without some tuples, by their ids."""
+        self.duck.execute("DELETE FROM s WHERE id IN (SELECT unnest($1))", [list(late)])
+        for name, text in self._tables.items():
+            self.duck.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}")
 
     def _selection(self) -> Relation:
         inner, modulus, shift = self._pick(), self.draw.randrange(2, 6), self.draw.randrange(100)
@@ -138,11 +144,12 @@ def sorted_rows(rows: Iterable[tuple[int, int, int | None]]) -> list[tuple[int, 
 
 
 def tuples_of(draw: random.Random, count: int) -> Iterator[tuple[int, int, int]]:
-    """Yield tuples ``k, v, t`` (µs), some 20 a second, up to two seconds out of order."""
+    """Yield tuples ``k, v, t`` (µs), some 20 a second, up to two seconds out of order, and some that come late."""
     now = 1_767_225_600 * SECOND
     for _ in range(count):
         now += draw.randrange(100_000)
-        yield draw.randrange(5), draw.randrange(50), now - draw.randrange(2 * SECOND)
+        delay = 2 * SECOND if draw.random() < 0.95 else 20 * SECOND
+        yield draw.randrange(5), draw.randrange(50), now - draw.randrange(delay)
 
 
 def timestamp(us: int) -> str:

@@ -26,12 +26,12 @@ def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
     """Create queries over queries, push tuples in several batches, end the stream, and compare all rows."""
     draw = random.Random(seed)
     stream = f"rel_{uuid.uuid4().hex[:8]}"
-    columns = f"k BIGINT, v BIGINT, ts TIMESTAMP LATENESS {LATENESS}"
+    columns = f"id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMP LATENESS {LATENESS}"
     api.create_stream(f"CREATE STREAM {stream} ({columns}) WITH (connector = 'push', max_future = 'none')")
     tuples = list(tuples_of(draw, 600))
     with connected() as duck:
-        duck.execute("CREATE TEMP TABLE s (k BIGINT, v BIGINT, t BIGINT)")
-        duck.executemany("INSERT INTO s VALUES (?, ?, ?)", tuples)
+        duck.execute("CREATE TEMP TABLE s (id BIGINT, k BIGINT, v BIGINT, t BIGINT)")
+        duck.executemany("INSERT INTO s VALUES (?, ?, ?, ?)", [(number, *each) for number, each in enumerate(tuples)])
         trees = Trees(duck, stream, draw, 4)
         trees.grow(relations)
         bodies: list[dict[str, Json]] = [{"sql": each.sql, "name": each.query} for each in trees.created]
@@ -39,12 +39,18 @@ def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
             each.query: api.create_queries([body])[0]["id"] for each, body in zip(trees.created, bodies, strict=True)
         }
         for first in range(0, len(tuples), 100):
-            lines = ({"k": k, "v": v, "ts": timestamp(t)} for k, v, t in tuples[first : first + 100])
+            lines = (
+                {"id": number, "k": k, "v": v, "ts": timestamp(t)}
+                for number, (k, v, t) in enumerate(tuples[first : first + 100], first)
+            )
             answer = api.push(stream, NDJSON, b"\n".join(map(orjson.dumps, lines)))
             assert answer["accepted"] == min(100, len(tuples) - first), answer
             if between is not None:
                 between()
         api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
+        api.wait_state(queries[trees.created[0].query], "FINISHED", deadline_seconds=SECONDS)
+        late = [letter["tuple"]["id"] for page in api.dead_letters(stream) for letter in page]
+        trees.without(late)
         for relation in trees.created:
             check(api, queries[relation.query], relation, trees)
 
