@@ -39,6 +39,28 @@ def given_before(
     return given
 
 
+def first_clocks(
+    streams: Mapping[str, StreamDefinition], record: Mapping[str, Any], is_new: Callable[[str], bool]
+) -> dict[str, int]:
+    """Return the clocks of derived streams that no batch has had: all rows that were given are before, and what windows
+    give later is after.
+
+    A query that ``is_new``, by its id, has given nothing.
+    """
+    clocks: dict[str, int] = {}
+    for stream in streams.values():
+        if not is_derived(stream.id) or stream.id in record["clocks"]:
+            continue
+        for each in behind(stream):
+            watermark = None if is_new(each.id) else _watermark_of(each.query, record)
+            if watermark is None:
+                continue
+            is_windowed = each.query.window is not None
+            reached = [watermark - 1] if is_windowed else [record["clocks"].get(s) for s in each.query.streams]
+            clocks[stream.id] = max(us for us in (*reached, clocks.get(stream.id)) if us is not None)
+    return clocks
+
+
 def _all_behind(streams: Iterable[StreamDefinition]) -> dict[Behind, None]:
     return {each: None for stream in streams if is_derived(stream.id) for each in behind(stream)}
 

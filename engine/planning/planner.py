@@ -25,7 +25,7 @@ from braid.engine.data_layout import (
 )
 from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
 from braid.engine.planning.batch_start import BatchStart
-from braid.engine.planning.derived_rows import extents_of, given_before, is_awaited, raised_by_rows
+from braid.engine.planning.derived_rows import extents_of, first_clocks, given_before, is_awaited, raised_by_rows
 from braid.engine.planning.fair_shares import fair_shares
 from braid.engine.planning.idleness import Idleness
 from braid.engine.planning.offsets import Given, Offset
@@ -101,6 +101,8 @@ class Planner:
         self._told_problems: dict[str, str] | None = None
         self._heartbeat_due = 0.0
         self._raised = RaisedWatermarks()
+        # the epochs of running queries, as far as this process has followed changelogs
+        self._created: dict[str, int] = {}
 
     def latest(self, start: Offset, now_us: int) -> Offset:
         """Return the offset at which the next batch ends, or ``start`` when there is nothing to do yet."""
@@ -112,6 +114,7 @@ class Planner:
         self._follow_changelogs()
         reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
         given = given_before(self._state.streams, start.derived, record)
+        begun = first_clocks(self._state.streams, record, lambda query: self._created.get(query, 0) > start.epoch)
         available = self._all_available(reached, given, now_us)
         begins = begins_of(reached, available)
         skipped = skipped_of(reached, available)
@@ -160,7 +163,7 @@ class Planner:
             epoch=self._epoch,
             streams=streams,
             begins=begins,
-            clocks={stream: record["clocks"].get(stream) for stream in streams},
+            clocks={stream: begun.get(stream, record["clocks"].get(stream)) for stream in streams},
             watermarks={stream: record["watermarks"].get(stream) for stream in streams},
             planned_us=planned_us,
             idle=idle,
@@ -317,8 +320,10 @@ class Planner:
             self._state.apply_change(change, {})  # it asks for streams only: splits begin at no time that it knows
             for created in changelog["created"]:
                 self._start.ends.add(created["id"], query_from_json(created["query"]))
+                self._created[created["id"]] = self._epoch + 1
             for freed in changelog["freed"]:
                 self._start.ends.remove(freed["id"])
+                self._created.pop(freed["id"], None)
             for stream in change.streams_dropped:
                 self._connectors.pop(stream, None)
                 self._rests.pop(stream, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from braid.engine.planning.derived_rows import extents_of, given_before, is_awaited, raised_by_rows
+from braid.engine.planning.derived_rows import extents_of, first_clocks, given_before, is_awaited, raised_by_rows
 from braid.engine.planning.offsets import Given, Offset
 from braid.operators.derived import Behind, derived_stream
 from braid.operators.event_times import ENDED
@@ -86,3 +86,15 @@ def test_a_risen_watermark_is_waited_for_by_windows_over_it_and_over_what_is_sel
 def test_an_offset_has_what_queries_gave() -> None:
     offset = Offset(seq=3, derived={"q-1": Given(FIRST + 9, 16), "q-2": Given()})
     assert Offset.from_json(offset.to_json()) == offset
+
+
+def test_a_stream_of_rows_begins_after_those_that_were_given_before() -> None:
+    clocks = {"s-1": 25 * SECOND}
+    streams = {"s-1": CATALOG["purchases"], "q-1": derived(q_1=WINDOWED), "q-2": derived(q_2=SELECTED)}
+    begun = first_clocks(streams, record(4, clocks=clocks), lambda _: False)
+    assert begun == {"q-1": 16 * SECOND - 1, "q-2": 25 * SECOND}
+    assert first_clocks(streams, record(4, clocks=clocks), lambda query: query == "q-1") == {"q-2": 25 * SECOND}
+    assert first_clocks(streams, record(4, clocks={**clocks, "q-1": 3, "q-2": None}), lambda _: False) == {}
+    assert first_clocks(streams, record(4, clocks={}, fired={}, watermarks={}), lambda _: False) == {}
+    both = derived(q_1=WINDOWED, q_2=SELECTED)
+    assert first_clocks({both.id: both}, record(4, clocks=clocks), lambda _: False) == {both.id: 25 * SECOND}

@@ -47,12 +47,16 @@ def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
             assert answer["accepted"] == min(100, len(tuples) - first), answer
             if between is not None:
                 between()
+            if first == 200:
+                later = [(r, create_over(api, r, draw)) for r in draw.sample(trees.created, min(3, len(trees.created)))]
         api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
         api.wait_state(queries[trees.created[0].query], "FINISHED", deadline_seconds=SECONDS)
         late = [letter["tuple"]["id"] for page in api.dead_letters(stream) for letter in page]
         trees.without(late)
         for relation in trees.created:
             check(api, queries[relation.query], relation, trees)
+        for relation, query in later:
+            check_later(api, query, relation, trees)
 
 
 def check(api: Api, query: str, relation: Relation, trees: Trees) -> None:
@@ -60,6 +64,21 @@ def check(api: Api, query: str, relation: Relation, trees: Trees) -> None:
     expected, rows = trees.rows(relation), all_rows(api, query)
     came = [(row["k"], row["v"], None if relation.period is None else microseconds(row["window_end"])) for row in rows]
     assert sorted_rows(came) == expected, f"{relation.sql}\n{description}"
+
+
+def create_over(api: Api, relation: Relation, draw: random.Random) -> str:
+    """Create a query over one that runs: it sees the rows that are later than its `active_from` says."""
+    if draw.random() < 0.5:
+        api.create_queries([{"sql": f"SELECT COUNT(*) AS n FROM {relation.query} [RANGE 1 MINUTE]"}])  # read before
+    return str(api.create_queries([{"sql": f"SELECT k, v FROM {relation.query}"}])[0]["id"])
+
+
+def check_later(api: Api, query: str, relation: Relation, trees: Trees) -> None:
+    description = api.wait_state(query, "FINISHED", deadline_seconds=SECONDS)
+    since = description["active_from"][relation.query]
+    condition = "" if since is None else f"WHERE t > {microseconds(since)}"
+    expected = trees.duck.execute(f"SELECT k, v FROM {relation.duck} {condition}").fetchall()
+    assert sorted((row["k"], row["v"]) for row in all_rows(api, query)) == sorted(expected), (relation.sql, description)
 
 
 def all_rows(api: Api, query: str) -> list[dict[str, Json]]:
