@@ -253,9 +253,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as a graph: nodes are streams, static tables, operators and the router."""
-        nodes: list[dict[str, Any]] = [
-            {"id": f"stream:{stream}", "kind": "stream", "name": name} for stream, name in self.streams.items()
-        ]
+        nodes: list[dict[str, Any]] = [_stream_node(stream, name) for stream, name in self.streams.items()]
         tables = {table for operator in self.operators.values() for table in operator.tables}
         nodes += [_table_node(table) for table in sorted(tables)]
         edges = []
@@ -282,6 +280,27 @@ class Plan:
             if query in running
         ]
 
+    def _before(self, streams: Iterable[str]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+        """Return the nodes and edges that lead to streams of rows of queries, in the order of the data's way."""
+        running = {query: operator for operator in self.operators.values() for query in operator.queries}
+        nodes: dict[str, dict[str, Any]] = {}
+        edges: list[dict[str, str]] = []
+
+        def visit(stream: str) -> None:
+            operators = {running[query].id: running[query] for query in queries_behind(stream) if query in running}
+            for operator in operators.values():
+                if operator.id not in nodes:
+                    for each in operator.streams:
+                        visit(each)
+                        nodes[f"stream:{each}"] = _stream_node(each, self.streams.get(each, each))
+                    nodes[operator.id] = operator.summary(self.streams)
+                    edges.extend({"source": f"stream:{each}", "target": operator.id} for each in operator.streams)
+                edges.append({"source": operator.id, "target": f"stream:{stream}"})
+
+        for stream in dict.fromkeys(streams):
+            visit(stream)
+        return list(nodes.values()), edges
+
     def explain(self, query: Query, streams: Mapping[str, str], query_id: str | None = None) -> dict[str, Any]:
         """Return how ``query`` runs (or would run) and with whom it shares, with its part of the graph.
 
@@ -292,6 +311,8 @@ class Plan:
         operator = self.operators.get(operator_id, _empty(operator_id, query))
         names = [streams[stream] for stream in query.streams]
         sink = query_id or "query"
+        nodes_before, edges_before = self._before(query.streams) if any(map(is_derived, query.streams)) else ([], [])
+        shown = {node["id"] for node in nodes_before}
         return {
             "kind": operator.kind.shown_as,
             "operator": operator_id,
@@ -307,9 +328,11 @@ class Plan:
             "plan_version": self.version,
             "why": _why(operator, " and ".join(names), other_count),
             "nodes": [
+                *nodes_before,
                 *(
-                    {"id": f"stream:{stream}", "kind": "stream", "name": name}
+                    _stream_node(stream, name)
                     for stream, name in zip(query.streams, names, strict=True)
+                    if f"stream:{stream}" not in shown
                 ),
                 *map(_table_node, operator.tables),
                 operator.summary(streams),
@@ -317,6 +340,7 @@ class Plan:
                 {"id": sink, "kind": "query"},
             ],
             "edges": [
+                *edges_before,
                 *({"source": f"stream:{stream}", "target": operator_id} for stream in query.streams),
                 *({"source": f"table:{table}", "target": operator_id} for table in operator.tables),
                 {"source": operator_id, "target": ROUTER},
@@ -332,6 +356,10 @@ def predicate_columns(query: Query) -> list[str]:
         prefix = f"{source.alias}." if source.alias else ""
         columns |= {f"{prefix}{name}" for name in ([] if source.where is None else columns_of(source.where))}
     return sorted(columns)
+
+
+def _stream_node(stream: str, name: str) -> dict[str, Any]:
+    return {"id": f"stream:{stream}", "kind": "stream", "name": name}
 
 
 def _table_node(table: str) -> dict[str, Any]:

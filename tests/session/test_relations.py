@@ -202,3 +202,26 @@ def test_tenants_read_and_share_their_own_queries_only(driver: Driver) -> None:
     names = [node["name"] for node in shown["nodes"] if node["kind"] == "stream"]
     assert len(names) == 2, "the stream, and the subquery of the tenant"
     assert "best" not in names
+
+
+def test_the_plan_of_a_query_shows_the_way_from_the_stream(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    driver.run(OVER.format("revenue"), name="most")
+    (last,) = driver.run("SELECT m FROM most WHERE m > 3")
+    plan = driver.session.plans.of_query(last)
+    names = [node.get("name", node["kind"]) for node in plan["nodes"]]
+    assert names == ["purchases", "aggregation", "revenue", "aggregation", "most", "selection", "router", "query"]
+    sources = {edge["target"]: edge["source"] for edge in plan["edges"]}
+    way = ["selection:q-2"]
+    while way[-1] in sources:
+        way.append(sources[way[-1]])
+    assert way == [
+        "selection:q-2",
+        "stream:q-2",
+        "aggregation:q-1:",
+        "stream:q-1",
+        "aggregation:s-1:gem_pack",
+        "stream:s-1",
+    ]
+    edges = [(edge["source"], edge["target"]) for edge in driver.session.plans.graph()["edges"]]
+    assert ("aggregation:q-1:", "stream:q-2") in edges
