@@ -12,7 +12,8 @@ from itertools import islice
 
 from braid.operators.queries import lookups_of
 from braid.session.commands.query_requests import PlannedQuery
-from braid.session.state.catalog import Catalog, StreamState, TableState
+from braid.session.state.catalog import Catalog
+from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.session_state import SessionState
 from braid.sources.core.derived import is_derived

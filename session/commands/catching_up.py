@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.catalog import Catalog
+from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
 from braid.session.state.times import rfc3339
 from braid.sources.core.replays import origin_of

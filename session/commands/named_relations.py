@@ -31,7 +31,9 @@ class NamedRelations(Mapping[str, StreamDefinition]):
             raise KeyError(name)
         called = record.called
         if not record.is_wanted:
-            raise NotAllowed(f"Query {called} is {record.state}, so nothing can read its rows. Create it again.")
+            raise NotAllowed(
+                f"Query {called} is {record.state}, so nothing can read its rows. Create it again, or write its SELECT as a subquery."
+            )
         if record.query.emit != EMIT_AFTER_WATERMARK:
             raise NotAllowed(
                 f"Rows of query {called} change ({record.query.emit.form}), and such rows cannot be read by another"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Query
-from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.catalog import Catalog
+from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.registry import begins_at_the_earliest

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from bitarray import frozenbitarray
 
 from braid.operators.joins.key_splits import KeySplit
-from braid.session.state.catalog import TableState
+from braid.session.state.catalog_entries import TableState
 from braid.session.state.changelog import Changelog, Created, Deleted, Freed, RefreshedTable, Regrouped, Split, resized
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.query_table import number_of

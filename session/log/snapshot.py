@@ -24,7 +24,7 @@ from braid.operators.joins.key_splits import KeySplit
 from braid.optimizer.plan import Plan
 from braid.session.log.archive import Archive, ArchiveSegment
 from braid.session.state.applied_epoch import AppliedEpoch, UnappliedEpoch
-from braid.session.state.catalog import StreamState, TableState
+from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.query_record import PROGRESS, QueryRecord
 from braid.session.state.session_state import SessionState
 from braid.session.state.slots import SlotTable

@@ -30,7 +30,8 @@ from braid.operators.joins.key_splits import KeySplit
 from braid.operators.queries import lookups_of
 from braid.optimizer.plan import Plan
 from braid.session.state.applied_epoch import AppliedEpoch, ClocksOf, SlotChange, UnappliedEpoch
-from braid.session.state.catalog import Catalog, StreamState, TableState
+from braid.session.state.catalog import Catalog
+from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.changelog import Changelog
 from braid.session.state.drain import Draining
 from braid.session.state.lifecycle import QueryLifecycle

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from braid.operators.windows import SessionWindow, Window
-from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.catalog import Catalog
+from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
 from braid.session.state.times import rfc3339
 from braid.sources.core.replays import origin_of

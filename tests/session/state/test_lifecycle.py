@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.catalog import Catalog
+from braid.session.state.catalog_entries import StreamState
 from braid.session.state.drain import Draining
 from braid.session.state.lifecycle import QueryLifecycle
 from braid.session.state.pending_changes import PendingChanges

@@ -11,7 +11,8 @@ from braid.operators.expressions import Column
 from braid.operators.joins.query import Join, JoinInput
 from braid.operators.query_parts import Output
 from braid.operators.windows import Emit, SessionWindow, Window
-from braid.session.state.catalog import Catalog, StreamState
+from braid.session.state.catalog import Catalog
+from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import RUNNING, STATES, QueryRecord
 from braid.session.state.waiting import REASONS, waiting_for
 from braid.sources.core.replays import replay_of
