@@ -32,7 +32,8 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         called = record.called
         if not record.is_wanted:
             raise NotAllowed(
-                f"Query {called} is {record.state}, so nothing can read its rows. Create it again, or write its SELECT as a subquery."
+                f"Query {called} is {record.state}, so nothing can read its rows. Create it again, or write its SELECT"
+                " as a subquery."
             )
         if record.query.emit != EMIT_AFTER_WATERMARK:
             raise NotAllowed(
