@@ -54,23 +54,25 @@ def check_new_queries(
 ) -> None:
     """Raise why these queries, all of one owner, cannot be accepted now; at most ``limit`` may run in all.
 
+    Their subqueries count as queries.
+
     One of them takes the place of the query ``replaced``, if there is one. ``on_their_way`` says how many queries of
     each tenant are accepted and not in the state yet.
     """
-    others = on_their_way or {}
+    others, new = on_their_way or {}, sum(1 + len(p.subqueries) for p in planned)
     unfinished = state.queries.unfinished + sum(others.values()) - (replaced is not None)
-    if unfinished + len(planned) > limit:
+    if unfinished + new > limit:
         raise Overloaded(
-            f"Cannot create {len(planned)} queries: {unfinished} run, and at most {limit} may (setting max_queries)."
+            f"Cannot create {new} queries: {unfinished} run, and at most {limit} may (setting max_queries)."
             " Delete some first.",
             retry_after=10,
         )
     if owner.tenant is not None and owner.max_running is not None:
         of_tenant = state.queries.unfinished_of(owner.tenant) + others.get(owner.tenant, 0)
         running = of_tenant - (replaced is not None)
-        if running + len(planned) > owner.max_running:
+        if running + new > owner.max_running:
             raise Overloaded(
-                f"Cannot create {len(planned)} queries: {running} of this tenant run, and at most"
+                f"Cannot create {new} queries: {running} of this tenant run, and at most"
                 f" {owner.max_running} may (quota running_queries). Delete some first.",
                 retry_after=10,
             )

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
+from braid.session.state.query_table import QueryTable
 from braid.session.state.times import rfc3339
+from braid.sources.core.derived import queries_behind
 from braid.sources.core.replays import origin_of
 
 
-def describe_progress(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
-    """Return how far a query has read each stream whose past it reads, by name; None where it does not catch up."""
+def describe_progress(record: QueryRecord, catalog: Catalog, queries: QueryTable) -> dict[str, Any] | None:
+    """Return how far a query has read each stream whose past it reads, by name; None where it does not catch up.
+
+    It may read that itself, or through other queries.
+    """
     if record.state != CATCHING_UP:
         return None
     return {
         state.definition.name: _progress(state, origin)
-        for replay in record.replays
+        for replay in _replays(record, queries)
         if (state := catalog.by_id(replay)) is not None and (origin := catalog.by_id(origin_of(replay))) is not None
     }
+
+
+def _replays(record: QueryRecord, queries: QueryTable) -> Iterator[str]:
+    """Yield the replays that a query reads, and those that the queries do which it reads."""
+    yield from record.replays
+    for query_id in (query_id for stream in record.query.streams for query_id in queries_behind(stream)):
+        if (read := queries.find(query_id)) is not None:
+            yield from _replays(read, queries)
 
 
 def _progress(replay: StreamState, origin: StreamState) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class QueryLookup:
         catalog = self._state.catalog
         return {
             **record.describe(),
-            "progress": describe_progress(record, catalog),
+            "progress": describe_progress(record, catalog, self._state.queries),
             "waiting_for": waiting_for(record, catalog),
         }
 

@@ -97,14 +97,22 @@ class QueryLifecycle:
 
     def deploy(self, record: QueryRecord, clocks: Times, planned_us: int, seq: int) -> None:
         """Note the first batch that has a query's epoch; ``clocks`` are those of its streams at the batch's start."""
-        is_behind = any(not self._catalog.has_joined(replay) for replay in record.replays)
-        self._move(record, record.deploy, clocks, planned_us, seq, is_behind)
+        self._move(record, record.deploy, clocks, planned_us, seq, self._is_behind(record))
+
+    def _is_behind(self, record: QueryRecord) -> bool:
+        """Whether a query reads the past, by replays of its own or through a query that does."""
+        read = (self._queries.find(query) for stream in record.query.streams for query in queries_behind(stream))
+        return not all(map(self._catalog.has_joined, record.replays)) or any(
+            each is not None and each.state == CATCHING_UP for each in read
+        )
 
     def catch_up(self, record: QueryRecord) -> None:
-        """Let a query run whose replays have all joined, if it catches up."""
-        if record.state == CATCHING_UP and all(map(self._catalog.has_joined, record.replays)):
+        """Let a query run that has caught up, and those that read it."""
+        if record.state == CATCHING_UP and not self._is_behind(record):
             record.joined = self._catalog.joins_of(record.replays)
             self._move(record, record.catch_up)
+            for reader in self.readers_of(record.id):
+                self.catch_up(reader)
 
     def finish(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Finish a query whose streams have all ended, and whose windows have all fired; its slot waits to be freed."""

@@ -13,7 +13,7 @@ from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import QueryRequest, Replacement
 from braid.session.commands.relations import MAX_LEVELS
-from braid.sources.core.errors import Conflict, NotAllowed, UnknownObject
+from braid.sources.core.errors import Conflict, NotAllowed, Overloaded, UnknownObject
 from tests.session.driver import Driver
 
 INNER = "SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY gem_pack"
@@ -225,3 +225,28 @@ def test_the_plan_of_a_query_shows_the_way_from_the_stream(driver: Driver) -> No
     ]
     edges = [(edge["source"], edge["target"]) for edge in driver.session.plans.graph()["edges"]]
     assert ("aggregation:q-1:", "stream:q-2") in edges
+
+
+def test_a_query_catches_up_with_the_subquery_that_reads_the_past(driver: Driver) -> None:
+    driver.batch({"s-1": 10})
+    (outer,) = driver.run(NESTED, start="earliest")
+    (last,) = driver.create(f'SELECT m FROM "{outer}"')
+    driver.flush()
+    driver.batch()
+    for query in (outer, last):
+        described = driver.session.lookup.describe(query)
+        assert described["state"] == "CATCHING_UP"
+        assert list(described["progress"]) == ["purchases"]
+    replays = [stream for stream in streams(driver) if stream.startswith("s-1.")]
+    driver.batch(joined={replays[0]: {"0": 7}})
+    assert {driver.session.lookup.describe(query)["state"] for query in (outer, last)} == {"RUNNING"}
+    assert driver.recovered() == driver.observed()
+
+
+def test_subqueries_count_as_queries(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "data", max_queries=2)
+    driver.stream()
+    driver.create(NESTED)
+    with pytest.raises(Overloaded, match="Cannot create 1 queries: 2 run"):
+        driver.create(INNER)
+    driver.end()
