@@ -47,7 +47,8 @@ class QueryLifecycle:
             self._pending.deleted(query_id, at_us)
         elif not drain and not self.has_drained(record):
             self._stop_draining(record, at_us)
-        if was_ending and self.has_drained(record):
+        # without drain a slot that is still held ends it, also where it has drained: a restart may learn of that later
+        if was_ending and self.has_drained(record) and (drain or record.freed_epoch is not None):
             self._retire(record, at_us)
         elif not drain and record.replaced_by is None:  # one that is replaced goes on until a batch has its successor
             self._retire_undrained(record, at_us)

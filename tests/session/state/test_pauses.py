@@ -551,3 +551,18 @@ def test_a_request_to_replace_a_query_that_failed_meanwhile_is_applied(
     assert (body["state"], body["replaced_by"]) == (FAILED, None)
     step(driver)
     assert state(driver, "q-2") == RUNNING
+
+
+def test_a_restart_that_learns_late_that_a_paused_query_had_drained_equals_none(driver: Driver) -> None:
+    (query,) = driver.run(CHEAP)
+    driver.batch({"s-1": 10})
+    driver.session.queries.begin_pause(query).wait()
+    driver.flush()
+    driver.batch()
+    driver.batch({"s-1": 60})
+    driver.session.queries.delete(query, drain=False)
+    assert driver.recovered() == driver.observed()
+    driver.flush()
+    driver.batch()
+    assert driver.recovered() == driver.observed()
+    assert driver.state.queries[query].last_seq == driver.state.applied_seq
