@@ -124,7 +124,8 @@ class Service:
             why_not_ready=why_not_ready,
         )
         session.on_slots(service.metrics.absorb_slots)
-        for listener in (results.absorb, service.metrics.absorb, service.pushes.absorb):
+        past_rows = session.past_rows(results)
+        for listener in (results.absorb, service.metrics.absorb, service.pushes.absorb, past_rows.absorb):
             session.on_batch(listener)
         session.on_batch(lambda _: service.notifier.publish())
         session.on_deployment(service.notifier.publish)

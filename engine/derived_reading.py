@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from braid.engine.data_layout import BATCHES
+from braid.engine.past_rows import read_past
 from braid.operators.block_files import BlockFiles, BlockPart
 from braid.operators.derived import as_tuples, behind, with_time
 from braid.operators.kinds import KINDS
 from braid.sources.connectors.connector import Chunk, Extent
+from braid.sources.core.derived import FIRST
 from braid.sources.core.errors import NotReady
 from braid.sources.core.least_recently_used import LeastRecentlyUsed
 from braid.sources.core.record_log import RecordLog
+from braid.sources.core.replays import is_replay
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
 
@@ -37,6 +41,7 @@ class DerivedRows:
     """Opens derived streams; they share the blocks and records that it keeps."""
 
     def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         files = BlockFiles(storage)
         self._readers = {kind.name: kind.reader(files) for kind in KINDS}
         self._log = RecordLog(storage, BATCHES)
@@ -53,7 +58,8 @@ class DerivedRows:
         """
         query_id, query = behind(definition)[number]
         timed = with_time(query)
-        for given in self._given(query_id, start, end):
+        past = self._past(definition, number, start, min(end, FIRST)) if start < FIRST else []
+        for given in (*past, *self._given(query_id, max(start, FIRST), end, is_replay(definition.id))):
             at, last = max(start, given.first), min(end, given.first + given.count)
             while at < last:
                 count = min(last - at, ROWS_AT_ONCE)
@@ -63,12 +69,28 @@ class DerivedRows:
                 yield Chunk(as_tuples(rows, definition, timed), (), given.committed_us, rows.nbytes)
                 at += count
 
-    def _given(self, query_id: str, start: int, end: int) -> list[_Given]:
-        """Return the batches that gave rows ``[start, end)``, in order, going back from the newest."""
+    def _past(self, definition: StreamDefinition, number: int, start: int, end: int) -> Iterator[_Given]:
+        """Yield the batches that gave rows ``[start, end)`` before the stream was there; those that are gone are left
+        out.
+        """
+        for batch in read_past(self._storage, definition.id, number, start, end):
+            try:
+                record: Mapping[str, Any] = self._records.get(str(batch.seq), partial(self._log.read, batch.seq))
+            except FileNotFoundError:
+                continue
+            yield _given_in_record(record, batch.slot, batch.active_from, batch.first)
+
+    def _given(self, query_id: str, start: int, end: int, may_lack: bool) -> list[_Given]:
+        """Return the batches that gave rows ``[start, end)``, in order, going back from the newest.
+
+        A replay does without those that are gone.
+        """
         found: list[_Given] = []
         seq = self._log.latest()
         while end > start:
             given = self._given_in(query_id, seq)
+            if given is None and may_lack:
+                break  # what has passed its retention is no past any more
             if given is None:
                 raise NotReady(
                     f"Rows of query {query_id} must be kept until they are read; those before batch {seq + 1} are gone."
@@ -90,11 +112,16 @@ class DerivedRows:
         told = record.get("derived", {}).get(query_id)
         if told is None:
             return None
-        slot = told["slot"]
-        blocks = [block for block in record["results"] if slot is not None and slot in block["slots"]]
-        parts = [BlockPart(block["path"], block["counts"][block["slots"].index(slot)]) for block in blocks]
-        count = sum(part.count for part in parts)
-        return _Given(slot, told["active_from"], told["first"], count, tuple(parts), record["committed_us"])
+        return _given_in_record(record, told["slot"], told["active_from"], told["first"])
+
+
+def _given_in_record(
+    record: Mapping[str, Any], slot: int | None, active_from: Mapping[str, int | None], first: int
+) -> _Given:
+    blocks = [block for block in record["results"] if slot is not None and slot in block["slots"]]
+    parts = tuple(BlockPart(block["path"], block["counts"][block["slots"].index(slot)]) for block in blocks)
+    count = sum(part.count for part in parts)
+    return _Given(-1 if slot is None else slot, active_from, first, count, parts, record["committed_us"])
 
 
 class DerivedConnector:

@@ -106,7 +106,7 @@ class ResultReader:
         rows = _RowsOfPage(self.materializer, deployed, page_bytes or self._page_bytes)
 
         def batches(seq: int) -> Iterator[tuple[BatchEntry, list[PageSpan]]]:
-            for entry, deployment in self._batches(deployed, seq, newest):
+            for entry, deployment in self.batches(deployed, seq, newest):
                 blocks = entry.parts(deployment.slot)
                 # block by block where rows are in the order of blocks
                 parts = [blocks] if deployed.query.window is not None else [[block] for block in blocks]
@@ -146,10 +146,10 @@ class ResultReader:
             return False
         return not self.index.in_memory(position.seq) or any(
             sum(part.count for part in entry.parts(deployment.slot)) > position.row_in(entry.seq)
-            for entry, deployment in self._batches(deployed, position.seq, latest)
+            for entry, deployment in self.batches(deployed, position.seq, latest)
         )
 
-    def _batches(self, deployed: DeployedQuery, seq: int, latest: int) -> Iterator[tuple[BatchEntry, Deployment]]:
+    def batches(self, deployed: DeployedQuery, seq: int, latest: int) -> Iterator[tuple[BatchEntry, Deployment]]:
         """Yield the batches ``seq … latest`` in which a query may have rows, with the deployment that it has there."""
         for deployment in from_batch(deployed.deployments, seq):
             for entry in self.index.with_slot(

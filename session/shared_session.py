@@ -26,6 +26,8 @@ from braid.operators.joins.key_splits import KeySplit
 from braid.operators.lookup.lookup_join import read_rows
 from braid.operators.lookup.lookups import rows_at_first
 from braid.optimizer.statistics import Statistics
+from braid.router.result_reader import ResultReader
+from braid.session.commands.past_rows import PastRows
 from braid.session.commands.plans import Plans
 from braid.session.commands.queries import Queries, deletion
 from braid.session.commands.query_lookup import QueryLookup
@@ -334,6 +336,10 @@ class SharedSession:
             if change.split is not None:
                 self._reoptimization.note(change)
             log.info("plan changed", extra={"fields": change.to_json()})
+
+    def past_rows(self, results: ResultReader) -> PastRows:
+        """Return what finds the rows that queries gave before others read them; ``results`` reads them."""
+        return PastRows(self._storage, self._state, self.lookup, results, self._maintenance.run)
 
     @property
     def needed_seq(self) -> int:

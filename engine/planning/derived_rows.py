@@ -16,6 +16,7 @@ from braid.operators.derived import Behind, behind
 from braid.operators.queries import Query
 from braid.sources.connectors.connector import Extent
 from braid.sources.core.derived import FIRST, is_derived
+from braid.sources.core.replays import is_replay
 from braid.sources.core.schema import StreamDefinition
 
 
@@ -49,7 +50,7 @@ def first_clocks(
     """
     clocks: dict[str, int] = {}
     for stream in streams.values():
-        if not is_derived(stream.id) or stream.id in record["clocks"]:
+        if not is_derived(stream.id) or is_replay(stream.id) or stream.id in record["clocks"]:
             continue
         for each in behind(stream):
             watermark = None if is_new(each.id) else _watermark_of(each.query, record)
@@ -95,7 +96,7 @@ def raised_by_rows(
     """Return the watermarks of derived streams that rise with a batch that reads up to ``ends``: all that there is."""
     raised: dict[str, int] = {}
     for stream_id, places in ends.items():
-        if not is_derived(stream_id):
+        if not is_derived(stream_id) or is_replay(stream_id):
             continue
         of_stream = [given[each.id] for each in behind(streams[stream_id])]
         watermarks = [each.watermark for each in of_stream if each.watermark is not None]

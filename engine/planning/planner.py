@@ -23,6 +23,7 @@ from braid.engine.data_layout import (
     write_planned,
     write_unavailable,
 )
+from braid.engine.past_rows import past_of
 from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
 from braid.engine.planning.batch_start import BatchStart
 from braid.engine.planning.derived_rows import extents_of, first_clocks, given_before, is_awaited, raised_by_rows
@@ -250,7 +251,8 @@ class Planner:
             origin = origin_of(stream)
             has_joined = bool(reached.get(stream)) and reached[stream] == reached.get(origin)
             if extents[origin] and (has_joined or (stream in read and not self._is_resting(stream))):
-                available[stream] = replayed_extents(extents[origin], self._connectors[origin].oldest())
+                oldest = past_of(self._storage, stream) if is_derived(stream) else self._connectors[origin].oldest()
+                available[stream] = {} if oldest is None else replayed_extents(extents[origin], oldest)
             else:
                 available[stream] = {}
         return available

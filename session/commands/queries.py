@@ -146,15 +146,15 @@ class Queries:
             check_relations(group.state, records, resolution.records, replaced)
             for record, query_id in zip(records, group.state.new_query_ids(len(records)), strict=True):
                 record.id = query_id
-            pending = dict(group.state.pending.replays)
+            pending = {origin: replay.id for origin, replay in group.state.pending.replays.items()}
             for subquery in resolution.records:
                 start = None if subquery.start is None else read_start(subquery.start)
-                place(subquery, start, group.state.catalog, pending)
+                place(subquery, start, group.state.catalog, pending, group.state.queries)
             for record, p in zip(records, planned, strict=True):
                 if replaced is not None and p.start is None:
                     place_after(record, replaced)
                 else:
-                    place(record, p.start, group.state.catalog, pending)
+                    place(record, p.start, group.state.catalog, pending, group.state.queries)
             subqueries = tuple(resolution.records)
             if replaced is None:
                 return QueriesAccepted((*subqueries, *records), key)

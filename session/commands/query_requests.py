@@ -17,13 +17,11 @@ from braid.session.commands.starts import Start, read_start
 from braid.session.commands.statements import read_query
 from braid.session.commands.table_rows import NamedTables
 from braid.session.sql.relations import Subquery
-from braid.session.sql.shapes import ReadQuery
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.state.query_record import QueryRecord, full_name
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.confinement import OPEN, Confinement
-from braid.sources.core.derived import queries_behind
 from braid.sources.core.errors import BraidError, NotAllowed
 from braid.sources.core.names import composed
 
@@ -196,8 +194,6 @@ def plan_requests(
                 )
             start_text = _first_given(parsed.start, request.start)
             start = None if start_text is None else read_start(start_text)
-            if start is not None and not start.is_now:
-                _check_start(start, parsed, catalog)
             own_name = _first_given(request.name, parsed.name)
             if own_name is not None:
                 check_new_name(own_name)
@@ -221,17 +217,6 @@ def plan_requests(
             )
         )
     return planned
-
-
-def _check_start(start: Start, parsed: ReadQuery, catalog: NamedRelations) -> None:
-    """Raise NotAllowed for a query that is to start in the past of rows that another query gave."""
-    queries = (parsed.query, *(subquery.query for subquery in parsed.subqueries))
-    named = {query_id for query in queries for stream in query.streams for query_id in queries_behind(stream)}
-    for query_id in sorted(named - {subquery.id for subquery in parsed.subqueries}):
-        raise NotAllowed(
-            f"Rows of query {catalog.name_of(query_id)} are read from now on; a query over it cannot start at"
-            f" {start.text!r} yet. Write its SELECT as a subquery, which then starts there."
-        )
 
 
 def _check_sink(sink: SinkDefinition, query: Query, confinement: Confinement, inherited_from: str | None) -> None:

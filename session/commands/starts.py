@@ -14,11 +14,12 @@ from braid.operators.queries import Query
 from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import QueryRecord
+from braid.session.state.query_table import QueryTable
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.registry import begins_at_the_earliest
-from braid.sources.core.derived import is_derived
+from braid.sources.core.derived import is_derived, queries_behind
 from braid.sources.core.errors import BraidError, NotAllowed
-from braid.sources.core.replays import origin_of, replay_of
+from braid.sources.core.replays import origin_of, replay_id
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.watermark_options import parse_duration
 from braid.sources.formats.temporal import parse_timestamp
@@ -80,16 +81,28 @@ def place_after(record: QueryRecord, replaced: QueryRecord) -> None:
     _read(record, {origin_of(replay): replay for replay in replaced.replays})
 
 
-def place(record: QueryRecord, start: Start | None, catalog: Catalog, pending: dict[str, StreamDefinition]) -> None:
+def place(
+    record: QueryRecord,
+    start: Start | None,
+    catalog: Catalog,
+    pending: dict[str, str],
+    queries: QueryTable,
+) -> None:
     """Have a new query, which has its id, read its streams from its start on: by replays where these have a past.
 
-    A stream that no query has read yet is at its own beginning. ``pending`` has replays that wait for the next
-    changelog, by the streams that they replay; what is added to it waits for the same one.
+    A stream that no query has read yet is at its own beginning; subqueries start where the query does. ``pending`` has
+    the ids of replays that wait for the next changelog, by the streams that they replay; what is added to it waits for
+    the same one.
     """
     replays: dict[str, str] = {}
     sees_after: dict[str, int] = {}
     for stream_id in record.query.streams:
-        if is_derived(stream_id):  # its queries say where they start
+        if is_derived(stream_id):
+            if start is not None and not start.is_now and not _is_of_subqueries(stream_id, queries):
+                reads = pending.setdefault(stream_id, replay_id(stream_id, record.id))
+                replays[stream_id] = reads
+                if (after := start.after(_last_row_us(stream_id, catalog, queries))) is not None:
+                    sees_after[reads] = after
             continue
         stream = catalog.by_id(stream_id)
         asked = start if start is not None or stream is None else default_start(stream.definition)
@@ -97,12 +110,34 @@ def place(record: QueryRecord, start: Start | None, catalog: Catalog, pending: d
             continue
         reads = stream_id
         if not _is_at_its_beginning(stream):
-            reads = pending.setdefault(stream_id, replay_of(stream.definition, record.id)).id
+            reads = pending.setdefault(stream_id, replay_id(stream_id, record.id))
             replays[stream_id] = reads
         if (after := asked.after(stream.clock)) is not None:
             sees_after[reads] = after
     record.sees_after = shared_dict(sees_after)
     _read(record, replays)
+
+
+def _is_of_subqueries(stream_id: str, queries: QueryTable) -> bool:
+    """Whether a derived stream has rows of subqueries, of which the new ones are in no table yet."""
+    records = map(queries.find, queries_behind(stream_id))
+    return any(record is None or record.is_subquery for record in records)
+
+
+def _last_row_us(stream_id: str, catalog: Catalog, queries: QueryTable) -> int | None:
+    """Return the event time up to which there are rows of queries (µs), None before there are any."""
+    stream = catalog.by_id(stream_id)
+    if stream is not None and stream.clock is not None:
+        return stream.clock
+    times: list[int | None] = []
+    for query in (queries[query_id].query for query_id in queries_behind(stream_id)):
+        states = [state for each in query.streams if (state := catalog.by_id(each)) is not None]
+        if query.window is None:
+            times += [state.clock for state in states]
+        else:
+            fired = [state.fired for state in states if state.fired is not None]
+            times.append(min(fired) - 1 if len(fired) == len(query.streams) else None)
+    return max((us for us in times if us is not None), default=None)
 
 
 def starts_now(query: Query, start: Start | None, catalog: Catalog) -> bool:

@@ -98,14 +98,19 @@ class Catalog(Mapping[str, StreamDefinition]):
 
         ``rows_of`` returns the definition of a derived stream.
         """
-        new = [stream for stream in query.streams if is_hidden(stream) and stream not in self._by_id]
-        definitions = [
-            rows_of(stream) if is_derived(stream) else replace(self._by_id[origin_of(stream)].definition, id=stream)
-            for stream in new
-        ]
-        for definition in definitions:
-            self.add(StreamState(definition))
-        return definitions
+        begun = []
+        for stream in query.streams:
+            # the rows of a query that are replayed are read from then on, too
+            for each in dict.fromkeys((origin_of(stream), stream)):
+                if not is_hidden(each) or each in self._by_id:
+                    continue
+                if is_replay(each):
+                    definition = replace(self._by_id[origin_of(each)].definition, id=each)
+                else:
+                    definition = rows_of(each)
+                self.add(StreamState(definition))
+                begun.append(definition)
+        return begun
 
     def remove_unused(self, streams: Iterable[str]) -> list[str]:
         """Remove those hidden streams that no query reads any more, and return them, by id."""
@@ -167,6 +172,8 @@ class Catalog(Mapping[str, StreamDefinition]):
         watermarks, fired = record["watermarks"], record["fired"]
         for stream_id, clock in record["clocks"].items():
             if (stream := self.by_id(stream_id)) is not None:
+                if stream.first_seq is None and is_derived(stream_id):
+                    stream.first_seq = record["seq"]
                 stream.is_idle = stream_id in idle
                 if stream.move(clock, watermarks.get(stream_id), fired.get(stream_id), record["committed_us"]):
                     risen.append(stream_id)

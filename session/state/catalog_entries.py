@@ -26,7 +26,7 @@ class StreamState:
     ``is_idle`` whether it has been silent for its ``idle_timeout``, ``is_read`` whether a changelog has had a query of
     it. A replay (:mod:`braid.sources.core.replays`) was first read by the batch committed at ``began_us``, and last by
     the one at ``moved_us``; ``raised`` is its watermark as it was set from outside. ``joined`` says where it joined its
-    origin: offsets, clock, and when.
+    origin: offsets, clock, and when. ``first_seq`` is the first batch that knew of it, of a derived stream.
     """
 
     definition: StreamDefinition
@@ -48,6 +48,7 @@ class StreamState:
     began_us: int | None = None
     moved_us: int | None = None
     raised: int | None = None
+    first_seq: int | None = None
     users: int = 0
 
     def add(self, counts: Mapping[str, Any]) -> None:
@@ -119,6 +120,7 @@ class StreamState:
             "began_us": self.began_us,
             "moved_us": self.moved_us,
             "raised": self.raised,
+            "first_seq": self.first_seq,
         }
 
     @classmethod

@@ -32,7 +32,7 @@ from braid.session.state.times import rfc3339
 from braid.sources.core.derived import is_derived
 from braid.sources.core.latency import latency_us
 from braid.sources.core.names import composed
-from braid.sources.core.replays import is_replay, query_of
+from braid.sources.core.replays import is_replay, origin_of, query_of
 
 PENDING, CATCHING_UP, RUNNING, PAUSED, DRAINING, RETIRED, FINISHED, FAILED = STATES = (
     "PENDING",
@@ -137,7 +137,8 @@ class QueryRecord:
     @property
     def hidden_streams(self) -> tuple[str, ...]:
         """The streams that are there for those that read them: replays, and rows of queries."""
-        return tuple(stream for stream in self.query.streams if is_replay(stream) or is_derived(stream))
+        read = (each for stream in self.query.streams for each in (stream, origin_of(stream)))
+        return tuple(dict.fromkeys(each for each in read if is_replay(each) or is_derived(each)))
 
     @property
     def ttl_due_us(self) -> int | None:

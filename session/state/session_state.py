@@ -57,6 +57,7 @@ from braid.session.state.requests import (
 from braid.session.state.slots import SlotTable
 from braid.sources.core.derived import all_behind
 from braid.sources.core.errors import CorruptData
+from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition
 
 
@@ -172,7 +173,8 @@ class SessionState:
     def _rows_of(self, stream_id: str, reader: QueryRecord) -> StreamDefinition:
         """Return the definition of the derived stream that a query is the first to read."""
         behind = [Behind(query_id, self.queries[query_id].query) for query_id in all_behind(stream_id)]
-        return derived_stream(stream_id, reader.stream_names[stream_id], behind)
+        names = {origin_of(stream): name for stream, name in reader.stream_names.items()}
+        return derived_stream(stream_id, names[stream_id], behind)
 
     def readers_of(self, query_id: str) -> list[QueryRecord]:
         """Return the queries that read the rows of a query, and are not finished."""

@@ -7,6 +7,8 @@ for each of them, by number, which counts that query's rows.
 
 from __future__ import annotations
 
+from braid.sources.core.replays import is_replay, origin_of
+
 CONNECTOR = "query"
 FIRST = 1 << 40
 """The number of the first row that a derived stream has; rows that were there before it have lower ones."""
@@ -25,8 +27,16 @@ def derived_id(query_ids: list[str]) -> str:
 
 
 def all_behind(stream_id: str) -> list[str]:
-    """Return the ids of the queries whose rows a derived stream has, by partition: one may be there several times."""
-    return stream_id.split(_BETWEEN) if is_derived(stream_id) else []
+    """Return the ids of the queries whose rows a derived stream has, by partition: one may be there several times.
+
+    A replay of one has the same.
+    """
+    return origin_of(stream_id).split(_BETWEEN) if is_derived(stream_id) else []
+
+
+def is_replay_of_rows(stream_id: str) -> bool:
+    """Whether a stream is a replay of a derived one."""
+    return is_derived(stream_id) and is_replay(stream_id)
 
 
 def queries_behind(stream_id: str) -> list[str]:

@@ -13,9 +13,14 @@ from braid.sources.core.schema import StreamDefinition
 _MARK = "."
 
 
+def replay_id(origin: str, query_id: str) -> str:
+    """Return the id of a replay of a stream that begins for a query."""
+    return f"{origin}{_MARK}{query_id}"
+
+
 def replay_of(origin: StreamDefinition, query_id: str) -> StreamDefinition:
     """Return the definition of a replay that begins for a query."""
-    return replace(origin, id=f"{origin.id}{_MARK}{query_id}")
+    return replace(origin, id=replay_id(origin.id, query_id))
 
 
 def is_replay(stream_id: str) -> bool:

@@ -67,10 +67,11 @@ def check(api: Api, query: str, relation: Relation, trees: Trees) -> None:
 
 
 def create_over(api: Api, relation: Relation, draw: random.Random) -> str:
-    """Create a query over one that runs: it sees the rows that are later than its `active_from` says."""
+    """Create a query over one that runs: it sees the rows that are later than its `active_from` says, or all."""
     if draw.random() < 0.5:
         api.create_queries([{"sql": f"SELECT COUNT(*) AS n FROM {relation.query} [RANGE 1 MINUTE]"}])  # read before
-    return str(api.create_queries([{"sql": f"SELECT k, v FROM {relation.query}"}])[0]["id"])
+    start = draw.choice(["now", "earliest", "earliest"])
+    return str(api.create_queries([{"sql": f"SELECT k, v FROM {relation.query}", "start": start}])[0]["id"])
 
 
 def check_later(api: Api, query: str, relation: Relation, trees: Trees) -> None:

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from braid.engine.past_rows import past_of
+from braid.router.result_reader import ResultReader
 from braid.session.access.meters import Meters
 from braid.session.access.principal import READ, Principal, Quotas
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import QueryRequest, Replacement
 from braid.session.commands.relations import MAX_LEVELS
+from braid.sources.core.derived import FIRST
 from braid.sources.core.errors import Conflict, NotAllowed, Overloaded, UnknownObject
-from tests.session.driver import Driver
+from tests.session.driver import BEGINNING, SECOND, Driver
 
 INNER = "SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY gem_pack"
 OVER = "SELECT MAX(n) AS m FROM {} [RANGE 1 MINUTE]"
@@ -129,9 +132,6 @@ def test_what_cannot_be_read_is_refused(driver: Driver) -> None:
     driver.session.queries.delete("gone", drain=False)
     with pytest.raises(NotAllowed, match="RETIRED"):
         driver.create("SELECT n FROM gone")
-    driver.run(INNER, name="kept")
-    with pytest.raises(NotAllowed, match="Write its SELECT as a subquery"):
-        driver.create("SELECT n FROM kept", start="earliest")
     with pytest.raises(NotAllowed, match="does not exist"):
         driver.create("SELECT n FROM nothing")
     with pytest.raises(UnknownObject):
@@ -250,3 +250,32 @@ def test_subqueries_count_as_queries(tmp_path: Path) -> None:
     with pytest.raises(Overloaded, match="Cannot create 1 queries: 2 run"):
         driver.create(INNER)
     driver.end()
+
+
+def test_a_query_that_starts_in_the_past_of_rows_replays_them(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    results = ResultReader(driver.storage)
+    for rows in (3, 4):
+        results.absorb(driver.batch({"s-1": 10 * rows}, results=[(0, rows, 0)]))
+    (outer, same) = driver.create(*[OVER.format("revenue")] * 2, start="earliest")
+    (bounded,) = driver.create("SELECT n FROM revenue", start="-30 s")
+    driver.flush()
+    assert {driver.state.queries[query].query.streams for query in (outer, same, bounded)} == {(f"q-1.{outer}",)}
+    assert streams(driver) == {"s-1", "q-1", f"q-1.{outer}"}
+    record = driver.batch(results=[(0, 5, 0)])
+    past_rows = driver.session.past_rows(results)
+    results.absorb(record)
+    past_rows.absorb(record)
+    assert past_of(driver.storage, f"q-1.{outer}") == {"0": FIRST - 7}
+    described = driver.session.lookup.describe(outer)
+    assert (described["state"], described["active_from"]) == ("CATCHING_UP", {"revenue": None})
+    since = driver.state.queries[bounded].sees_after
+    assert since == {f"q-1.{outer}": BEGINNING + (40 - 2 - 30) * SECOND - 1}
+    driver.batch(joined={f"q-1.{outer}": {"0": FIRST}})
+    assert driver.session.lookup.describe(outer)["state"] == "RUNNING"
+    assert driver.recovered() == driver.observed()
+    with pytest.raises(Conflict, match="read its rows"):
+        driver.session.queries.delete("revenue")
+    driver.session.queries.begin_delete([outer, same, bounded], False).wait()
+    driver.flush()
+    assert streams(driver) == {"s-1"}
