@@ -281,7 +281,7 @@ def _note_late(braid: BraidClient, query: dict[str, Any]) -> None:
             click.echo(
                 f"{stream['late']} rows of stream {name} were late, and no query sees them: they came more than its"
                 f" LATENESS ({stream['lateness_seconds']:g} s) after later ones. `braid infer` says which one fits;"
-                f" GET /streams/{name}/dead-letters has the rows.",
+                f" `braid streams {name} --dead-letters` lists them.",
                 err=True,
             )
 

@@ -49,8 +49,8 @@ def test_a_query_says_what_it_waits_for_until_it_has_rows(rest: Rest) -> None:
     assert waiting_for == {
         "reason": "watermark",
         "detail": "The watermark of stream purchases is 1970-01-01T00:00:01.000000Z, before"
-        " 1970-01-01T00:00:04.000000Z, where the window ends. A tuple with a time from 1970-01-01T00:00:06.000000Z on"
-        " moves it there, and so does POST /streams/purchases/watermark. Windows before that had no tuple, or WHERE and"
+        " 1970-01-01T00:00:04.000000Z, where the window ends. A row with a time from 1970-01-01T00:00:06.000000Z on"
+        " moves it there, and so does POST /streams/purchases/watermark. Windows before that had no row, or WHERE and"
         " HAVING let none through.",
         "stream": "purchases",
         "watermark": "1970-01-01T00:00:01.000000Z",

@@ -199,11 +199,11 @@ def test_digits_are_printed_as_the_service_sent_them(service: Playback, braid: B
 
 def test_results_says_why_there_is_no_row(service: Playback, braid: Braid) -> None:
     query = service.add_query({"sql": SQL})
-    query["waiting_for"] = {"reason": "no_tuple", "detail": "No tuple of stream purchases has come."}
+    query["waiting_for"] = {"reason": "no_tuple", "detail": "No row of stream purchases has come."}
     result = braid("--url", service.url, "results", "q-1")
-    assert "no row: No tuple of stream purchases has come." in result.stderr
+    assert "no row: No row of stream purchases has come." in result.stderr
     result = braid("--url", service.url, "results", "q-1", "--json")
-    assert "No tuple of stream purchases has come." in result.stderr, "standard output has rows only"
+    assert "No row of stream purchases has come." in result.stderr, "standard output has rows only"
 
 
 def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, mon
 
     def emit_after_some_waits() -> None:
         follows(service)
-        service.queries["q-1"]["waiting_for"] = {"reason": "no_tuple", "detail": "No tuple has come."}
+        service.queries["q-1"]["waiting_for"] = {"reason": "no_tuple", "detail": "No row has come."}
         follows(service, len(service.asked("GET", RESULTS)) + 3)
         service.emit("q-1", {"n": 1})
 
@@ -220,7 +220,7 @@ def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, mon
     result = braid("--url", service.url, "query", SQL, "--limit", "1")
     emitter.join()
     assert result.stdout == "n\n1\n"
-    assert result.stderr.splitlines()[1:] == ["no row yet: No tuple has come.", "retired query q-1"]
+    assert result.stderr.splitlines()[1:] == ["no row yet: No row has come.", "retired query q-1"]
 
 
 def test_results_follows_until_the_end(service: Playback, start: Start) -> None:

@@ -88,6 +88,42 @@ def test_an_ended_stream_has_no_watermark(service: Playback, braid: Braid) -> No
     listed = braid("streams").stdout
     assert "ended" in listed
     assert "9999" not in listed
+    service.play(answer(STREAM | {"ended": True, "watermark": "9999-12-31T23:59:59.999999Z"}))
+    assert "watermark  ended" in braid("streams", "purchases").stdout.splitlines()
+
+
+def test_dead_letters_are_printed_page_by_page(service: Playback, braid: Braid) -> None:
+    late = {"reason": "late", "detail": "too late", "received_at": "2026-01-01T00:00:09Z", "query": None}
+    bad = late | {"reason": "malformed", "detail": "line 2: not an object", "tuple": None, "raw": "bad"}
+    pages = [{"rows": [late | {"tuple": {"a": 1}, "raw": None}], "cursor": "c1"}, {"rows": [bad], "cursor": "c2"}]
+    service.play(*map(answer, [*pages, {"rows": [], "cursor": "c2"}]))
+    printed = [line.split() for line in braid("streams", "purchases", "--dead-letters").stdout.splitlines()]
+    assert printed[0] == ["received_at", "reason", "detail", "row"]
+    assert printed[1] == ["2026-01-01T00:00:09Z", "late", "too", "late", '{"a":', "1}"]
+    assert printed[-1] == ["2026-01-01T00:00:09Z", "malformed", "line", "2:", "not", "an", "object", "bad"]
+    assert [request.query.get("after") for request in service.requests[-3:]] == [None, "c1", "c2"]
+    gap = {"rows": [], "cursor": "c1", "gap": {"detail": "some are missing"}}
+    service.play(*map(answer, [gap, {"rows": [bad], "cursor": "c2"}, {"rows": [], "cursor": "c2"}]))
+    result = braid("streams", "purchases", "--dead-letters", "--json")
+    assert (json.loads(result.stdout), result.stderr) == (bad, "some are missing\n")
+    service.play(answer({"rows": [], "cursor": "c0"}))
+    assert braid("streams", "purchases", "--dead-letters").stderr == "no row of purchases was late or malformed\n"
+    assert braid("streams", "--dead-letters").exit_code == 2
+
+
+def test_push_says_how_many_rows_were_late(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.json"
+    file.write_text("[]")
+    pushed = {"accepted": 3, "rejected": 0, "errors": [], "late": 2}
+    service.play(answer(pushed))
+    result = braid("push", "purchases", str(file))
+    assert result.stdout == "accepted 3, rejected 0\n"
+    assert result.stderr == (
+        "2 of the accepted rows are late, below the watermark of purchases: no query sees them. `braid streams"
+        " purchases --dead-letters` lists them.\n"
+    )
+    service.play(answer(pushed))
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
 
 
 def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
