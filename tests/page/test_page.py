@@ -146,6 +146,26 @@ def test_the_chart_has_a_line_for_each_group(rest: Rest, person: Visit) -> None:
     expect(page.get_by_role("img", name=re.compile("^Chart of total; latest"))).to_be_visible()
 
 
+def test_the_chart_says_where_it_begins(rest: Rest, person: Visit) -> None:
+    query = rest.query(SUMS)
+    sums(rest, query, 0, {1: 10})
+    page = person.open(f"#/queries/{query['id']}")
+    expect(page.get_by_text("Chart of the last 400 rows, and of those that came since.")).to_be_visible()
+
+
+def test_rows_that_are_wider_than_their_table_say_that_it_can_be_scrolled(browser: Browser, rest: Rest) -> None:
+    narrow = rest.query("SELECT user_id FROM purchases")
+    wide = rest.query(ALL)
+    rest.select([tuple_at(START, user_id=1, note="a text of some length")], [narrow["slot"], wide["slot"]])
+    with visit(browser, url(rest), NARROW) as person:
+        page = person.open(f"#/queries/{narrow['id']}")
+        expect(page.locator("table.rows tbody tr")).to_have_count(1)
+        hint = page.get_by_text("More columns on the right: scroll the table sideways.")
+        expect(hint).to_be_hidden()
+        page = person.open(f"#/queries/{wide['id']}")
+        expect(hint).to_be_visible()
+
+
 def test_an_axis_of_days_has_dates(rest: Rest, person: Visit) -> None:
     query = rest.query(SUMS)
     for day in range(4):
@@ -325,7 +345,7 @@ def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     page = person.open(f"#/queries/{query['id']}")
     waiting = page.locator(".rows-scroll .empty")
-    expect(waiting).to_have_text("No row yet. No tuple of stream purchases has come.")
+    expect(waiting).to_have_text("No row yet. No row of stream purchases has come.")
     select(rest, query, range(1))
     expect(waiting).to_be_hidden()
 

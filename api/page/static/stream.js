@@ -30,7 +30,7 @@ export function showStream(panel, name, { announce }) {
     facts,
     el("h3", {}, "Columns"),
     table("Columns", ["Name", "Type", "Role"], columns),
-    el("h3", {}, "Dead letters: rows that no query sees, the oldest that are kept"),
+    el("h3", {}, `Dead letters: rows that no query sees; the oldest ${LETTERS} that are kept`),
     none,
     el(
       "div",
