@@ -23,7 +23,7 @@ from braid.operators.functions.coercion import (
     parse_timestamp,
 )
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_distinct, by_row, kernel
-from braid.operators.functions.sql_text import sql_text
+from braid.operators.functions.sql_text import advised_text
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, DATE, INT, NESTED_KINDS, NULL, TIMESTAMP, ColumnType
 from braid.sources.formats.coercion import UnfitError, json_text
@@ -82,7 +82,7 @@ def _instead_of_cast(expression: Expression, target: ColumnType) -> str:
     if expression.type.is_numeric and target in (DATE, TIMESTAMP):
         return f" Write {' or '.join(as_times(expression))}."
     if expression.type in (DATE, TIMESTAMP) and target.is_numeric:
-        return f" Write EXTRACT(EPOCH FROM {sql_text(expression)}) for seconds since 1970."
+        return f" Write EXTRACT(EPOCH FROM {advised_text(expression)}) for seconds since 1970."
     return ""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 
 from braid.operators.expressions import Call, Column, Expression, Literal, Value
-from braid.operators.functions.sql_text import sql_text
+from braid.operators.functions.sql_text import advised_text, sql_text
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 
@@ -56,7 +56,7 @@ def describe(expression: Expression) -> str:
 
 def as_times(number: Expression) -> list[str]:
     """Return how a number is read as a time: in the unit that a literal must have, else in either of two."""
-    text = sql_text(number)
+    text = advised_text(number)
     text = text if len(text) <= MAX_SHOWN else "number"
     part = text if isinstance(number, Column | Literal) else f"({text})"
     seconds = f"TO_TIMESTAMP({text}) for seconds since 1970"

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from braid.session.sql.parser import parse_statement
+from braid.session.sql.select import plan_select
 from braid.session.sql.statements import Select
 from braid.sources.core.errors import BraidError
-from tests.session.sql.catalog import plan, selection
+from tests.session.sql.catalog import define, plan, selection
 
 W = "FROM purchases [RANGE 8 SECONDS]"
 
@@ -154,7 +155,8 @@ REFUSED = [
     ("SELECT name ^LIKE 'a!b' ESCAPE '!' FROM purchases", 422, "must precede %, _ or itself"),
     (f"SELECT ^{'9' * 39} FROM purchases", 422, "at most 38 digits"),
     ("SELECT ^1e999 FROM purchases", 422, "beyond what a DOUBLE holds"),
-    (f"SELECT SUM(^name) {W}", 422, "SUM needs a number; got name (VARCHAR)"),
+    (f"SELECT SUM(^name) {W}", 422, "SUM needs a number; got name (VARCHAR). Write CAST(name AS DOUBLE): NULL for"),
+    ("SELECT Preis in ^€ FROM purchases", 400, "put the name that it is part of in double quotes"),
     (f"SELECT MAX(^ok) {W}", 422, "Write CAST(… AS INT)"),
     # aggregates and windows
     ("SELECT ^COUNT(*) FROM purchases", 422, "An aggregate needs a window; write FROM purchases [RANGE 8 SECONDS]"),
@@ -305,6 +307,21 @@ def test_what_a_refused_comparison_of_times_with_numbers_advises_is_taken(compar
     assert len(advised) == (1 if number[0].isdigit() else 2)
     for text in advised:
         assert selection(f"SELECT price FROM purchases WHERE {comparison.replace('{}', text)}").where is not None
+
+
+def test_advice_has_the_quotes_that_a_name_needs() -> None:
+    catalog = {"s": define('CREATE STREAM s ("Preis in €" VARCHAR, "ms ""x""" BIGINT, time TIMESTAMP LATENESS INTERVAL'
+                           " '1' SECOND) WITH (connector = 'push')", "s-1")}  # fmt: skip
+    for sql, advised in (
+        ('SELECT SUM("Preis in €") AS x FROM s [RANGE 1 HOUR]', 'CAST("Preis in €" AS DOUBLE)'),
+        ('SELECT SUM(a."Preis in €") AS x FROM s [RANGE 1 HOUR] AS a', 'CAST("Preis in €" AS DOUBLE)'),
+        ('SELECT 1 AS x FROM s WHERE time > "ms ""x"""', 'TO_TIMESTAMP("ms ""x""" / 1000.0)'),
+    ):
+        with pytest.raises(BraidError) as caught:
+            plan_select(sql, catalog)
+        assert advised in caught.value.detail
+    plan_select('SELECT SUM(CAST("Preis in €" AS DOUBLE)) AS x FROM s [RANGE 1 HOUR]', catalog)
+    plan_select('SELECT 1 AS x FROM s WHERE time > TO_TIMESTAMP("ms ""x""" / 1000.0)', catalog)
 
 
 def test_a_text_beyond_the_limit_is_refused() -> None:
