@@ -40,7 +40,8 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 def streams(braid: BraidClient, name: str | None, dead_letters: bool, as_json: bool) -> None:
     """List the streams, or show the stream NAME with its columns, clock, watermark and counts.
 
-    Late and malformed rows are dead letters: no query sees them, and each says why.
+    Late and malformed rows are dead letters: no query sees them, and each says why. A query in the reason reads the
+    past once more.
     """
     if dead_letters:
         if name is None:
@@ -159,14 +160,16 @@ def push(
         click.echo(f"accepted {accepted}, rejected {rejected}")
         if late:
             click.echo(
-                f"{late} of the accepted rows {'is' if late == 1 else 'are'} late, below the watermark of {stream}: no"
-                f" query sees them. `braid streams {stream} --dead-letters` lists them.",
+                f"{late} of the accepted rows {'is' if late == 1 else 'are'} late, below the watermark of {stream}:"
+                f" queries that run do not see them. `braid streams {stream} --dead-letters` lists them.",
                 err=True,
             )
         if missing:
             names = ", ".join(map(cell_text, missing))
             click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}", err=True)
     if rejected and not accepted:
+        if not as_json and form == "ndjson":
+            click.echo("Are these no JSON objects, one a line? Then say what they are: --format csv, …", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -190,8 +193,8 @@ def _print_dead_letters(braid: BraidClient, stream: str, as_json: bool) -> None:
 def _readable_letter(letter: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dead letter with its row last, which a narrow terminal shortens."""
     row = letter["tuple"] if letter.get("raw") is None else letter["raw"]
-    fields = ("received_at", "reason", "detail", *(("query",) if letter.get("query") else ()))
-    return {**{name: letter[name] for name in fields}, "row": row}
+    reason = f"{letter['reason']}, {letter['query']}" if letter.get("query") else letter["reason"]
+    return {"received_at": letter["received_at"], "reason": reason, "detail": letter["detail"], "row": row}
 
 
 def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:

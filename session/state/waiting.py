@@ -81,7 +81,9 @@ def _unreadable(record: QueryRecord, catalog: Catalog) -> Iterator[dict[str, Any
             problem = state.unavailable or state.error
             if problem:
                 name = state.definition.name
-                yield _reason("unreadable", f"Stream {name} cannot be read: {problem}", stream=name)
+                is_named = problem.startswith(f"Stream {name!r}")
+                detail = problem if is_named else f"Stream {name} cannot be read: {problem}"
+                yield _reason("unreadable", detail, stream=name)
 
 
 def _unheard(record: QueryRecord, streams: list[tuple[str, StreamState]]) -> Iterator[dict[str, Any]]:
@@ -100,10 +102,10 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
     if malformed is not None:
         return malformed
     if since is None:
-        return _reason("no_tuple", f"No row of stream {name} has come.", name)
+        return _reason("no_tuple", f"No row of stream {name} has been read yet.", name)
     detail = (
-        f"No row of stream {name} has come that the query sees: {state.tuples} came, none later than"
-        f" {rfc3339(since)}, where the query begins. A query that starts at 'earliest' reads them, too."
+        f"No row of stream {name} has been read that the query sees: {state.tuples} were read, none later than"
+        f" {rfc3339(since)}, where the query begins. A query that starts at 'earliest' sees them, too."
     )
     return _reason("no_tuple", detail + _set_aside(state), name)
 

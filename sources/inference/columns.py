@@ -46,6 +46,8 @@ MISSING = np.iinfo(np.int64).min
 MIN_GAPPED = 20
 """So many whole floats beside NULLs are integers that were written by a program whose integers have no NULL."""
 MAX_DIGITS = 38
+_FEW = 0.01
+"""Such a part of the values may be mistakes."""
 MAX_MEMBERS = 100
 """Objects with more members in the sample are no STRUCT: what they have depends on the tuple."""
 
@@ -129,7 +131,9 @@ def column_of_texts(name: str, texts: Sequence[str | None]) -> Column:
         why = "numbers with a decimal comma: CAST(REPLACE(…, ',', '.') AS DOUBLE)"
         return Column(name, VARCHAR, why, nulls)
     others = {word for word in words if not _is_double(word)}
-    if len(others) <= 2 < len(words) and all(word.lower() in _PLACEHOLDERS for word in others):
+    are_few = sum(text is not None and text.strip() in others for text in texts) <= _FEW * (len(texts) - nulls)
+    are_placeholders = all(word.lower() in _PLACEHOLDERS for word in others)
+    if len(others) <= 2 < len(words) and (are_few or are_placeholders):
         shown = " and ".join(map(repr, sorted(others)))
         return Column(name, VARCHAR, f"numbers beside {shown}: CAST(… AS DOUBLE) gives NULL for these", nulls)
     return Column(name, VARCHAR, nulls=nulls)

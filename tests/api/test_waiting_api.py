@@ -67,7 +67,7 @@ def test_what_came_before_a_query_is_counted(rest: Rest) -> None:
     wait_until(lambda: rest.get(f"/queries/{query['id']}")["epoch"], 10, "the query has an epoch")
     rest.commit(clocks_at_start={stream: 5 * SECOND})
     waiting_for = rest.get(f"/queries/{query['id']}")["waiting_for"]
-    assert "7 came, none later than 1970-01-01T00:00:05.000000Z" in waiting_for["detail"]
+    assert "7 were read, none later than 1970-01-01T00:00:05.000000Z" in waiting_for["detail"]
     read(rest, 6)
     assert reason(rest, query["id"]) == "filtered"
     rest.select([tuple_at(6, user_id=1)], [rest.get(f"/queries/{query['id']}")["slot"]])

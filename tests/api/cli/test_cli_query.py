@@ -52,6 +52,28 @@ def test_an_interrupt_retires_the_query_and_says_so(service: Playback, start: St
     assert service.queries["q-1"]["state"] == "RETIRED"
 
 
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_query_that_finishes_says_which_rows_it_did_not_see(service: Playback, start: Start, has_rows: bool) -> None:
+    process = start("query", SQL)
+    follows(service)
+    with service.changed:
+        service.queries["q-1"]["active_from"] = {"purchases": None}
+        if not has_rows:
+            service.queries["q-1"]["waiting_for"] = {"reason": "malformed", "detail": "All 9 inputs are malformed."}
+    if has_rows:
+        service.emit("q-1", {"user_id": 7})
+    service.set_state("q-1", "FINISHED")
+    status, _, err = ended(process)
+    assert status == 0
+    late = (
+        "1 rows of stream purchases were late, and no query sees them: they came more than its LATENESS (1.5 s) after"
+        " later ones. `braid infer` says which one fits; `braid streams purchases --dead-letters` lists them."
+    )
+    malformed = "2 rows of stream purchases were malformed. `braid streams purchases --dead-letters` lists them."
+    said = [late, malformed] if has_rows else ["no row: All 9 inputs are malformed."]
+    assert err.splitlines()[1:] == ["query q-1 is FINISHED", *said]
+
+
 def test_a_shell_that_ignores_interrupts_in_the_background_does_not_keep_it(service: Playback, start: Start) -> None:
     process = start("query", SQL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     follows(service)

@@ -85,8 +85,8 @@ def test_no_tuple_has_come() -> None:
 def test_all_tuples_came_before_the_query_began() -> None:
     answer = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12})
     assert answer["reason"] == "no_tuple"
-    assert "12 came, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
-    assert "starts at 'earliest' reads them" in answer["detail"]
+    assert "12 were read, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
+    assert "starts at 'earliest' sees them" in answer["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 3, "malformed": 4})
     assert "Of stream purchases, 3 late and 4 malformed rows are set aside; GET" in late["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 1})
