@@ -51,18 +51,24 @@ def select(rest: Rest, query: dict[str, Any], numbers: range) -> None:
 
 def sums(rest: Rest, query: dict[str, Any], window: int, totals: dict[int, int]) -> None:
     """Commit a batch with one window of SUMS: totals by pack."""
+    groups = {"key0": pa.array(list(totals), pa.int32())}
+    rest.commit(results=[block(rest, query, window, groups, list(totals.values()))])
+
+
+def block(rest: Rest, query: dict[str, Any], window: int, groups: dict[str, pa.Array], totals: list[int]) -> Any:
+    """Write the rows of one window of a query like SUMS: the keys of its groups, and their totals."""
     start, count = (START + 4 * window) * SECOND, len(totals)
     rows = pa.table(
         {
             "_slot": pa.array([query["slot"]] * count, pa.int32()),
             "window_start": pa.array([start] * count, pa.timestamp("us")),
             "window_end": pa.array([start + 8 * SECOND] * count, pa.timestamp("us")),
-            "key0": pa.array(list(totals), pa.int32()),
-            **{m.name: pa.array(list(totals.values()), pa.int64()) for m in measures(rest, query)},
+            **groups,
+            **{m.name: pa.array(totals, pa.int64()) for m in measures(rest, query)},
             "count(*)": pa.array([1] * count, pa.int64()),
         }
     )
-    rest.commit(results=[rest.batches.aggregation(rest.service.session.streams.definition("purchases").id, rows)])
+    return rest.batches.aggregation(rest.service.session.streams.definition("purchases").id, rows)
 
 
 def measures(rest: Rest, query: dict[str, Any]) -> Any:
@@ -144,6 +150,18 @@ def test_the_chart_has_a_line_for_each_group(rest: Rest, person: Visit) -> None:
     expect(page.get_by_role("img", name=re.compile("latest: 1 7, 2 9, 3 11$"))).to_be_visible()
     page.get_by_label("by", exact=True).select_option("nothing")
     expect(page.get_by_role("img", name=re.compile("^Chart of total; latest"))).to_be_visible()
+
+
+def test_the_chart_has_a_line_for_each_combination_of_groups(rest: Rest, person: Visit) -> None:
+    query = rest.query(SUMS.replace("SELECT pack,", "SELECT pack, note,").replace("BY pack", "BY pack, note"))
+    for window in range(2):
+        groups = {"key0": pa.array([1, 1, 2], pa.int32()), "key1": pa.array(["a", None, "a"])}
+        rest.commit(results=[block(rest, query, window, groups, [10 + window, 20, 30])])
+    page = person.open(f"#/queries/{query['id']}")
+    label = re.compile("^Chart of total by pack, note, 3 groups; latest: 1, a 11, 1, NULL 20, 2, a 30$")
+    expect(page.get_by_role("img", name=label)).to_be_visible()
+    page.get_by_label("by", exact=True).select_option("note")
+    expect(page.get_by_role("img", name=re.compile("^Chart of total by note, 2 groups"))).to_be_visible()
 
 
 def test_the_chart_says_where_it_begins(rest: Rest, person: Visit) -> None:
@@ -345,7 +363,7 @@ def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     page = person.open(f"#/queries/{query['id']}")
     waiting = page.locator(".rows-scroll .empty")
-    expect(waiting).to_have_text("No row yet. No row of stream purchases has come.")
+    expect(waiting).to_have_text("No row yet. No row of stream purchases has been read yet.")
     select(rest, query, range(1))
     expect(waiting).to_be_hidden()
 
