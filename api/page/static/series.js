@@ -14,8 +14,9 @@ export class Series {
   measure = null;
   by = null;
 
-  /** Learn by which columns the query groups. */
-  group(keys) {
+  /** Learn by which columns the query groups, as its plan writes them. */
+  group(written) {
+    const keys = written.map((key) => key.replace(/^"(.*)"$/, (_, name) => name.replaceAll('""', '"')));
     if (keys.join() === this.#keys.join()) return;
     this.#keys = keys;
     this.#choose();
@@ -50,12 +51,20 @@ export class Series {
 
   /** What lines can be told apart by: the columns of the groups together, and single columns. */
   get others() {
-    const single = this.#columns.filter((name) => name !== this.measure && !this.#sample(name).some(isTime));
-    return this.#known.length > 1 ? [this.#known.join(", "), ...single] : single;
+    const groups = this.#known;
+    return groups.length > 1 ? [groups.join(", "), ...this.#single] : this.#single;
   }
 
+  get #single() {
+    return this.#columns.filter((name) => name !== this.measure && !this.#sample(name).some(isTime));
+  }
+
+  /** The columns that the query groups by; where some have another name there, all that are no numbers. */
   get #known() {
-    return this.#columns.filter((name) => this.#keys.includes(name));
+    const named = this.#columns.filter((name) => this.#keys.includes(name));
+    if (named.length === this.#keys.length) return named;
+    const numbers = this.numbers;
+    return this.#single.filter((name) => named.includes(name) || !numbers.includes(name));
   }
 
   #columnsOf(by) {
