@@ -40,8 +40,8 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 def streams(braid: BraidClient, name: str | None, dead_letters: bool, as_json: bool) -> None:
     """List the streams, or show the stream NAME with its columns, clock, watermark and counts.
 
-    Late and malformed rows are dead letters: no query sees them, and each says why. A query in the reason reads the
-    past once more.
+    Late and malformed rows are dead letters: queries that run do not see them, and each says why. A reason such as
+    `late, q-7` is from reading the past for q-7.
     """
     if dead_letters:
         if name is None:
@@ -116,7 +116,8 @@ def push(
     """Push the rows in FILE (default: - for standard input) to STREAM.
 
     Rows that do not fit the stream are counted as rejected and kept as dead letters; the others are
-    accepted. Accepted rows that are late become dead letters, too. Where all rows are rejected the command fails.
+    accepted. Accepted rows that are late become dead letters, too. Where all rows are rejected the command
+    fails. A line of names tells the delimiter of CSV.
     """
     form = form or _SUFFIXES.get(Path(getattr(file, "name", "")).suffix.lower(), "ndjson")
     accepted = rejected = late = lines = error_count = 0
