@@ -121,6 +121,7 @@ def push(
     """
     form = form or _SUFFIXES.get(Path(getattr(file, "name", "")).suffix.lower(), "ndjson")
     accepted = rejected = late = lines = error_count = 0
+    is_json = form != "ndjson"
     errors: list[Any] = []
     missing: list[str] = []
     pieces = ndjson_pieces(file, steady=key is not None) if form == "ndjson" else iter([file.read()])
@@ -132,6 +133,7 @@ def push(
             rejected += int(answer.get("rejected", 0))
             late += int(answer.get("late", 0))
             for error in answer.get("errors") or []:
+                is_json = is_json or "must be JSON" not in str(error.get("detail"))
                 if isinstance(error.get("line"), int):
                     # the service counts the lines of one piece
                     error = error | {"line": error["line"] + lines}
@@ -169,7 +171,7 @@ def push(
             names = ", ".join(map(cell_text, missing))
             click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}", err=True)
     if rejected and not accepted:
-        if not as_json and form == "ndjson":
+        if not as_json and not is_json:
             click.echo("Are these no JSON objects, one a line? Then say what they are: --format csv, …", err=True)
         raise click.exceptions.Exit(1)
 

@@ -51,11 +51,14 @@ def test_a_table_is_refreshed(braid: Braid) -> None:
     assert "must be readable" in refused.stderr
 
 
-def test_push_fails_where_all_rows_are_rejected(braid: Braid, tmp_path: Path) -> None:
+def test_push_fails_where_all_rows_are_rejected(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text("bad\nworse\n")
     result = braid("push", "purchases", str(file))
     assert (result.exit_code, result.stdout) == (1, "accepted 0, rejected 2\n")
+    assert result.stderr == "line 1: not an object\nline 2: not an object\n"
+    service.play(answer({"accepted": 0, "rejected": 1, "errors": [{"line": 1, "detail": "line 1: must be JSON: no"}]}))
+    result = braid("push", "purchases", str(file))
     assert result.stderr.endswith("Are these no JSON objects, one a line? Then say what they are: --format csv, …\n")
 
 
