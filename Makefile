@@ -17,7 +17,7 @@ define step
 endef
 
 .PHONY: chaos check help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
-	bench-control bench-kafka bench-push bench-replays soak first-mark picture drawing settings clean
+	bench-control bench-kafka bench-push bench-replays soak first-mark picture drawing settings metrics clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -119,6 +119,9 @@ drawing: ## draw the way of rows and queries that the documents show
 
 settings: ## write docs/settings.md from what the code says of each setting
 	@$(PY) -m docs.reference.settings
+
+metrics: ## write docs/metrics.md from what the code says of each metric
+	@$(PY) -m docs.reference.metrics
 
 clean: ## remove caches, builds and what demos left; .venv and .tools stay
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log

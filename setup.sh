@@ -150,6 +150,7 @@ install_python_packages() {
     fail "compiling the kernels in operators/kernels failed (see $venv/prepare.log)."
   "$venv/bin/python" -c 'import braid.api.serve, braid.bench_driver.demo' # for their byte code
   printf '%s\n' "$wanted" >"$stamp"
+  say "done; \`source .venv/bin/activate\` puts \`braid\` on the path"
 }
 
 check_java

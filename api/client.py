@@ -140,6 +140,7 @@ class BraidClient(Transport):
     def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
         """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns of CSV.
 
+        `late`, if any, counts the accepted rows that are below the stream's watermark: no query sees them.
         `events` is a body in `format`, or dicts (then `format` is not looked at). Times may be
         `datetime`, decimals `Decimal`.
         """

@@ -21,6 +21,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from braid.session.log.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
 from braid.sources.connectors.push import PARTITION, PushLog, folder_gone, is_file_at
 from braid.sources.core.errors import NotAllowed, NotReady, Overloaded
@@ -55,6 +58,7 @@ class PushStream:
         """
         self.log = PushLog(storage, definition)
         self._name = definition.name
+        self._event_time = definition.schema.event_time
         self._max_waiting = max_waiting
         self._waiting: deque[tuple[int, int]] = deque()
         self._waiting_bytes = 0
@@ -79,14 +83,22 @@ class PushStream:
                 self._waiting_bytes += frame.bytes
         self.expire(now_us)
 
-    def push(self, decode: Callable[[], Decoded], size: int, key: str | None, fingerprint: str) -> Any:
+    def push(
+        self,
+        decode: Callable[[], Decoded],
+        size: int,
+        key: str | None,
+        fingerprint: str,
+        watermark_us: int | None = None,
+    ) -> Any:
         """Append what ``decode`` returns and answer the outcome; a key that is known answers its first one.
 
+        ``late`` of the outcome counts the tuples below the watermark, which are late for certain: it never falls.
         NotAllowed for a key that came with another request, Overloaded when too much waits to be read.
         """
         if key is None:
             self._check_room()
-            return self._append(decode(), size, None, None)
+            return self._append(decode(), size, None, None, watermark_us)
         with self._changed:
             self._changed.wait_for(lambda: key not in self._running)
             self._running.add(key)
@@ -100,7 +112,7 @@ class PushStream:
                     )
                 return outcome
             self._check_room()
-            return self._append(decode(), size, key, fingerprint)
+            return self._append(decode(), size, key, fingerprint, watermark_us)
         finally:
             with self._changed:
                 self._running.discard(key)
@@ -112,7 +124,9 @@ class PushStream:
         row = row or self._saved.find(key)
         return row if row is not None and row[2] >= _now_us() - self._keep_us else None
 
-    def _append(self, decoded: Decoded, size: int, key: str | None, fingerprint: str | None) -> Any:
+    def _append(
+        self, decoded: Decoded, size: int, key: str | None, fingerprint: str | None, watermark_us: int | None
+    ) -> Any:
         now_us = _now_us()
         size = max(size, decoded.tuples.nbytes)  # a packed body must not wait as if it had stayed small
         outcome = {
@@ -122,6 +136,8 @@ class PushStream:
         }
         if decoded.missing:
             outcome["missing"] = list(decoded.missing)
+        if late := self._late(decoded.tuples, watermark_us):
+            outcome["late"] = late
         end = self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)
         with self._changed:
             if end > self._read and (decoded.tuples.num_rows or decoded.malformed):  # else no batch will read it
@@ -130,6 +146,13 @@ class PushStream:
             if key is not None:
                 self._newest[key] = [key, fingerprint, now_us, outcome]
         return outcome
+
+    def _late(self, tuples: pa.RecordBatch, watermark_us: int | None) -> int:
+        """Return how many tuples are below a watermark; none where their event time is that of their arrival."""
+        if watermark_us is None or self._event_time not in tuples.schema.names:
+            return 0
+        times = tuples.column(self._event_time).view(pa.int64())
+        return int(np.count_nonzero(np.asarray(times) < watermark_us))
 
     def _check_room(self) -> None:
         with self._changed:

@@ -114,7 +114,7 @@ class Demo:
                 break
             time.sleep(max(0.0, min(seconds_left, look_began + LOOK_SECONDS - time.monotonic())))
         if not any(self._watch.totals.tuples.values()):
-            raise self._service.failure("The generated streams must deliver tuples, and none came")
+            raise self._service.failure("The generated streams must deliver rows, and none came")
 
     def _change(self, number: int) -> None:
         """Add a query as an odd change, retire the one that was added last as an even one."""
@@ -157,7 +157,7 @@ def summary_lines(totals: Totals, registered: int, retired: int) -> list[str]:
     tuples = ", ".join(f"{name} {count:,}" for name, count in totals.tuples.items())
     lines = [
         f"  queries             {registered} registered, {retired} retired",
-        f"  tuples              {sum(totals.tuples.values()):,} ({tuples})",
+        f"  rows read           {sum(totals.tuples.values()):,} ({tuples})",
         f"  rows delivered      {sum(totals.rows.values()):,}, of which {totals.rows_read:,} were read here",
         f"  deployment latency  median {_figures(deployments)}",
         f"  event-time latency  median {_figures(latencies)}",

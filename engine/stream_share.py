@@ -94,7 +94,7 @@ class StreamShare:
         count = passed_over.end - passed_over.start
         self.counts["malformed"] += count
         detail = (
-            f"{count} tuples from offset {passed_over.start} of partition {passed_over.partition} on are passed over:"
+            f"{count} rows from offset {passed_over.start} of partition {passed_over.partition} on are passed over:"
             f" {passed_over.reason}"
         )
         self.dead_letters.append(dead_letter_table("malformed", pa.array([detail]), self._planned_us))

@@ -16,7 +16,7 @@ from braid.api.client import BraidClient, BraidRefused
 
 REASONS = {
     "unreadable": "its stream cannot be read",
-    "no_tuple": "no tuple came",
+    "no_tuple": "no row came",
     "malformed": "all are malformed",
     "watermark": "its window is not over",
     "filtered": "none is let through",

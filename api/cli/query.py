@@ -193,8 +193,10 @@ def _follow_and_retire(
         if is_over:
             ended = braid.query(query_id)
             _note(f"query {query_id} is {ended.get('state', 'RETIRED')}")
-            if ended.get("state") == "FINISHED":
-                _note_late(braid, ended)
+            if ended.get("waiting_for"):
+                _note(f"no row: {ended['waiting_for']['detail']}")
+            elif ended.get("state") == "FINISHED":
+                _note_set_aside(braid, ended)
     except KeyboardInterrupt:
         _leave_interrupted_line()
         if registered is None:
@@ -273,17 +275,19 @@ def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
     click.echo(f"query {query_id}{name} is {state}{deployed}{ending}", err=not detach)
 
 
-def _note_late(braid: BraidClient, query: dict[str, Any]) -> None:
-    """Tell how many rows of a query's streams came after the watermark, which no query counts."""
+def _note_set_aside(braid: BraidClient, query: dict[str, Any]) -> None:
+    """Tell how many rows of a query's streams were late or malformed, which no query counts."""
     for name in query.get("active_from") or {}:
         stream = braid.stream(name)
         if stream.get("late"):
             click.echo(
                 f"{stream['late']} rows of stream {name} were late, and no query sees them: they came more than its"
                 f" LATENESS ({stream['lateness_seconds']:g} s) after later ones. `braid infer` says which one fits;"
-                f" GET /streams/{name}/dead-letters has the rows.",
+                f" `braid streams {name} --dead-letters` lists them.",
                 err=True,
             )
+        if count := stream.get("malformed"):
+            _note(f"{count} rows of stream {name} were malformed. `braid streams {name} --dead-letters` lists them.")
 
 
 def _note_gap(page: ResultPage) -> None:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from braid.api.cli.command import KEY, NAME, CliCommand, json_option, wait_option, with_client
-from braid.api.cli.output import print_fields, print_json, print_list
+from braid.api.cli.output import RowWriter, print_fields, print_json, print_list
 from braid.api.cli.table import cell_text
 from braid.api.client import MEDIA_TYPES, BraidClient, BraidError
 
@@ -26,13 +26,28 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 @click.command(
     short_help="List the streams, or show one.",
     cls=CliCommand,
-    examples=("braid streams", "braid streams purchases", "braid streams --json"),
+    examples=(
+        "braid streams",
+        "braid streams purchases",
+        "braid streams purchases --dead-letters",
+        "braid streams --json",
+    ),
 )
 @click.argument("name", type=NAME, required=False)
+@click.option("--dead-letters", is_flag=True, help="Print the late and malformed rows of NAME, the oldest first.")
 @json_option
 @with_client
-def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
-    """List the streams, or show the stream NAME with its columns, clock, watermark and counts."""
+def streams(braid: BraidClient, name: str | None, dead_letters: bool, as_json: bool) -> None:
+    """List the streams, or show the stream NAME with its columns, clock, watermark and counts.
+
+    Late and malformed rows are dead letters: queries that run do not see them, and each says why. A reason such as
+    `late, q-7` is from reading the past for q-7.
+    """
+    if dead_letters:
+        if name is None:
+            raise click.UsageError("--dead-letters are those of one stream: name it.")
+        _print_dead_letters(braid, name, as_json)
+        return
     if name is None:
         declared = braid.streams()
         shown = declared if as_json else [stream_summary(item) for item in declared]
@@ -101,10 +116,12 @@ def push(
     """Push the rows in FILE (default: - for standard input) to STREAM.
 
     Rows that do not fit the stream are counted as rejected and kept as dead letters; the others are
-    accepted. Where all of them are rejected the command fails.
+    accepted. Accepted rows that are late become dead letters, too. Where all rows are rejected the command
+    fails. A line of names tells the delimiter of CSV.
     """
     form = form or _SUFFIXES.get(Path(getattr(file, "name", "")).suffix.lower(), "ndjson")
-    accepted = rejected = lines = error_count = 0
+    accepted = rejected = late = lines = error_count = 0
+    is_json = form != "ndjson"
     errors: list[Any] = []
     missing: list[str] = []
     pieces = ndjson_pieces(file, steady=key is not None) if form == "ndjson" else iter([file.read()])
@@ -114,7 +131,9 @@ def push(
             answer = braid.push(stream, piece, form, key=None if key is None else f"{key}-{number}")
             accepted += int(answer.get("accepted", 0))
             rejected += int(answer.get("rejected", 0))
+            late += int(answer.get("late", 0))
             for error in answer.get("errors") or []:
+                is_json = is_json or "must be JSON" not in str(error.get("detail"))
                 if isinstance(error.get("line"), int):
                     # the service counts the lines of one piece
                     error = error | {"line": error["line"] + lines}
@@ -137,16 +156,48 @@ def push(
         braid.end_stream(stream)
     if as_json:
         answered = {"accepted": accepted, "rejected": rejected, "errors": errors}
-        print_json([answered | ({"missing": missing} if missing else {})])
+        print_json([answered | ({"missing": missing} if missing else {}) | ({"late": late} if late else {})])
     else:
         if error_count > _ERRORS_SHOWN:
             click.echo(f"… and {error_count - _ERRORS_SHOWN} more", err=True)
         click.echo(f"accepted {accepted}, rejected {rejected}")
+        if late:
+            click.echo(
+                f"{late} of the accepted rows {'is' if late == 1 else 'are'} late, below the watermark of {stream}:"
+                f" queries that run do not see them. `braid streams {stream} --dead-letters` lists them.",
+                err=True,
+            )
         if missing:
             names = ", ".join(map(cell_text, missing))
             click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}", err=True)
     if rejected and not accepted:
+        if not as_json and not is_json:
+            click.echo("Are these no JSON objects, one a line? Then say what they are: --format csv, …", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _print_dead_letters(braid: BraidClient, stream: str, as_json: bool) -> None:
+    """Print all dead letters of a stream, and where files of some are gone, that."""
+    writer = RowWriter(as_json)
+    cursor = None
+    while True:
+        page = braid.dead_letters(stream, cursor)
+        letters = page["rows"]
+        writer.write(letters if as_json else [_readable_letter(letter) for letter in letters])
+        if gap := page.get("gap"):
+            click.echo(str(gap.get("detail")), err=True)
+        elif not letters:
+            break
+        cursor = page["cursor"]
+    if cursor is None and not as_json:
+        click.echo(f"no row of {stream} was late or malformed", err=True)
+
+
+def _readable_letter(letter: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dead letter with its row last, which a narrow terminal shortens."""
+    row = letter["tuple"] if letter.get("raw") is None else letter["raw"]
+    reason = f"{letter['reason']}, {letter['query']}" if letter.get("query") else letter["reason"]
+    return {"received_at": letter["received_at"], "reason": reason, "detail": letter["detail"], "row": row}
 
 
 def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
@@ -174,16 +225,19 @@ def stream_summary(stream: Mapping[str, Any]) -> dict[str, Any]:
     connector = source.get("connector") if isinstance(source, Mapping) else source
     listed_fields = ("clock", "watermark", "tuples", "late", "malformed", "queries")
     shown = {field: stream[field] for field in listed_fields if field in stream}
-    if stream.get("ended"):
-        shown["watermark"] = "ended"  # it is the end of the year 9999
-    return {"name": stream.get("name"), "connector": connector, **shown}
+    return {"name": stream.get("name"), "connector": connector, **shown, **_ending(stream)}
+
+
+def _ending(stream: Mapping[str, Any]) -> dict[str, str]:
+    """Return what stands for the watermark of a stream that has ended, which is the end of the year 9999."""
+    return {"watermark": "ended"} if stream.get("ended") else {}
 
 
 def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write columns as in SQL, and put them last, where a narrow terminal shortens them."""
     readable = []
     for item in items:
-        fields = {name: value for name, value in item.items() if name != "columns"}
+        fields = {name: value for name, value in item.items() if name != "columns"} | _ending(item)
         if "columns" in item:
             fields["columns"] = _columns(item["columns"])
         readable.append(fields)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from braid.api.metrics.histograms import Histograms, family
+from braid.api.metrics import families
+from braid.api.metrics.histograms import Histograms, family_text
 from braid.api.metrics.query_series import OTHER
 from braid.router.delivery.progress import DELIVERING, DeliveryProgress
 from braid.session.state.query_record import QueryRecord
@@ -98,8 +99,7 @@ class DeliverySeries:
         rows, ids = list(labelled.values()), list(labelled)
         if self._latency.counts[0].any():
             rows, ids = [*rows, 0], [*ids, OTHER]
-        help_text = "How long results waited from the commit of their batch until a sink or the first reader had them."
-        latency = self._latency.text("braid_query_delivery_latency_seconds", help_text, rows, ids)
+        latency = self._latency.text(families.DELIVERY_LATENCY, rows, ids)
         series = {query_id: (labelled[query_id], [query_id]) for query_id in self._told if query_id in labelled}
         if unlabelled := [query_id for query_id in self._told if query_id not in labelled]:
             series[OTHER] = (0, unlabelled)
@@ -108,22 +108,12 @@ class DeliverySeries:
         lag = [max(lag_seconds(self._told[query_id]) for query_id in ids) for _, ids in series.values()]
         up = [int(all(states[query_id] == DELIVERING for query_id in ids)) for _, ids in series.values()]
         return latency + "".join(
-            family(f"braid_sink_{name}", kind, help_text, labels, values)
-            for name, kind, help_text, values in (
-                ("rows_total", "counter", "Rows delivered to sinks.", self._sink_rows[series_rows].tolist()),
-                (
-                    "errors_total",
-                    "counter",
-                    "Deliveries that failed and are tried again.",
-                    self._sink_errors[series_rows],
-                ),
-                (
-                    "refused_total",
-                    "counter",
-                    "Rows that sinks refused for good, now dead letters of their queries.",
-                    self._sink_refused[series_rows],
-                ),
-                ("lag_seconds", "gauge", "Age of the oldest rows that are not delivered.", lag),
-                ("up", "gauge", "0 while rows wait because the sink fails or no deliverer runs, else 1.", up),
+            family_text(family, labels, values)
+            for family, values in (
+                (families.SINK_ROWS, self._sink_rows[series_rows]),
+                (families.SINK_ERRORS, self._sink_errors[series_rows]),
+                (families.SINK_REFUSED, self._sink_refused[series_rows]),
+                (families.SINK_LAG, lag),
+                (families.SINK_UP, up),
             )
         )

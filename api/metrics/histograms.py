@@ -11,20 +11,21 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from braid.api.metrics.families import Family
 from braid.router.delivery.progress import LATENCY_SECONDS
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
-def family(name: str, kind: str, help_text: str, labels: Iterable[str], values: Iterable[object]) -> str:
+def family_text(family: Family, labels: Iterable[str], values: Iterable[object]) -> str:
     """Return a metric with its samples; ``labels`` are texts of :func:`labelled`."""
-    lines = [f"{name}{{{label}}} {value}\n" for label, value in zip(labels, values, strict=True)]
-    return head(name, kind, help_text) + "".join(lines)
+    lines = [f"{family.name}{{{label}}} {value}\n" for label, value in zip(labels, values, strict=True)]
+    return _head(family) + "".join(lines)
 
 
-def head(name: str, kind: str, help_text: str) -> str:
+def _head(family: Family) -> str:
     """Return what stands before the samples of a metric."""
-    return f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
+    return f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind}\n"
 
 
 def labelled(labels: Mapping[str, str]) -> str:
@@ -82,9 +83,9 @@ class Histograms:
         copied.counts, copied.sums = self.counts.copy(), self.sums.copy()
         return copied
 
-    def text(self, name: str, help_text: str, rows: Sequence[int], ids: Sequence[str]) -> str:
-        """Return the metric ``name`` with the samples of some rows, whose ``query_id`` are given."""
-        labels = '{query_id="\0"'
+    def text(self, family: Family, rows: Sequence[int], ids: Sequence[str]) -> str:
+        """Return the metric with the samples of some rows, whose ``query_id`` are given."""
+        name, labels = family.name, '{query_id="\0"'
         template = "".join(f'{name}_bucket{labels},le="{bound}"}} %d\n' for bound in _BOUNDS)
         template += f"{name}_count{labels}}} %d\n{name}_sum{labels}}} %r\n"
         counts = np.cumsum(self.counts[rows], axis=1).tolist()
@@ -93,4 +94,4 @@ class Histograms:
             template.replace("\0", query_id) % (*cumulative, cumulative[-1], total)
             for query_id, cumulative, total in zip(ids, counts, sums, strict=True)
         ]
-        return head(name, "histogram", help_text) + "".join(lines)
+        return _head(family) + "".join(lines)

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
+from braid.api.metrics import families
 from braid.api.metrics.delivery_series import DeliverySeries
-from braid.api.metrics.histograms import family
+from braid.api.metrics.histograms import family_text
 from braid.api.metrics.query_series import OTHER, QuerySeries
 from braid.api.metrics.stream_series import SharingSeries, stream_families
 from braid.operators.state.bucket_store import BUCKETS
@@ -37,10 +38,7 @@ DEPLOYMENT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 DURATION_SECONDS = (0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 BATCH_TUPLES = (0, 1, 10, 100, 1e3, 1e4, 1e5, 3e5, 1e6, 3e6, 1e7)
 SIZES_SECONDS = 10.0
-JOB_COUNTS = {
-    "restarts": "How often the job ended without being asked to, and was started anew.",
-    "stalls": "How often the job showed no sign of life for stall_seconds.",
-}
+JOB_COUNTS = {"restarts": families.JOB_RESTARTS, "stalls": families.JOB_STALLS}
 
 
 class Metrics:
@@ -76,19 +74,9 @@ class Metrics:
         self._sizes_due = 0.0
         self._sizing = threading.Lock()
         self.registry = CollectorRegistry()
-        self._deployment = Histogram(
-            "braid_query_deployment_latency_seconds",
-            "From the acceptance of a query to the first batch that runs it.",
-            registry=self.registry,
-            buckets=DEPLOYMENT_SECONDS,
-        )
-        self._duration = Histogram(
-            "braid_batch_duration_seconds",
-            "Duration of batches.",
-            registry=self.registry,
-            buckets=DURATION_SECONDS,
-        )
-        self._tuples = Histogram("braid_batch_tuples", "Rows in a batch.", registry=self.registry, buckets=BATCH_TUPLES)
+        self._deployment = families.DEPLOYMENT_LATENCY.histogram(self.registry, DEPLOYMENT_SECONDS)
+        self._duration = families.BATCH_DURATION.histogram(self.registry, DURATION_SECONDS)
+        self._tuples = families.BATCH_TUPLES.histogram(self.registry, BATCH_TUPLES)
         self.registry.register(self)
 
     def absorb_slots(self, changes: list[SlotChange]) -> None:
@@ -146,46 +134,34 @@ class Metrics:
             shares[OTHER] = max(0.0, 1.0 - sum(shares.values()))
         count_by_state = Counter(states.values())
         labels = [f'state="{state}"' for state in STATES]
-        sinks = family(
-            "braid_sinks", "gauge", "Deliveries to sinks by state.", labels, [count_by_state[s] for s in STATES]
-        )
+        sinks = family_text(families.SINKS, labels, [count_by_state[state] for state in STATES])
         return generate_latest(self.registry) + (queries.text(shares) + sinks + delivered).encode()
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is read when it is scraped."""
         session = self._session
-        states = GaugeMetricFamily("braid_queries", "Queries by state.", labels=["state"])
-        for state, count in session.lookup.count_by_state().items():
-            states.add_metric([state], count)
-        yield states
+        yield families.QUERIES.sampled(session.lookup.count_by_state())
         created, unfinished = session.lookup.created, session.lookup.unfinished
-        yield CounterMetricFamily("braid_queries_created", "Queries accepted.", created)
-        yield CounterMetricFamily("braid_queries_deleted", "Queries deleted.", session.lookup.deleted)
-        yield CounterMetricFamily(
-            "braid_queries_retired", "Queries that are over, failed or not.", created - unfinished
-        )
-        yield CounterMetricFamily("braid_batches", "Batches committed.", session.applied_seq)
-        yield GaugeMetricFamily("braid_epoch", "Epoch of the last batch.", session.active_epoch)
-        yield GaugeMetricFamily("braid_ready", "1 when queries run at full speed.", float(self._ready()))
+        yield families.QUERIES_CREATED.single(created)
+        yield families.QUERIES_DELETED.single(session.lookup.deleted)
+        yield families.QUERIES_RETIRED.single(created - unfinished)
+        yield families.BATCHES.single(session.applied_seq)
+        yield families.EPOCH.single(session.active_epoch)
+        yield families.READY.single(float(self._ready()))
         job_counts = self._job_counts()
-        for name, text in JOB_COUNTS.items():
-            yield CounterMetricFamily(f"braid_job_{name}", text, job_counts.get(name, 0))
+        for name, family in JOB_COUNTS.items():
+            yield family.single(job_counts.get(name, 0))
         executors, executors_wanted = session.scaling.now, session.scaling.wanted
         if executors is not None:
-            yield GaugeMetricFamily("braid_executors", "Executors that the job has.", executors)
+            yield families.EXECUTORS.single(executors)
         if executors_wanted is not None:
-            yield GaugeMetricFamily("braid_executors_wanted", "Executors that the job should have.", executors_wanted)
+            yield families.EXECUTORS_WANTED.single(executors_wanted)
         if self._settings.latency_target_seconds:
-            help_text = "Which event-time latency results should not have, as set."
-            yield GaugeMetricFamily("braid_latency_target_seconds", help_text, self._settings.latency_target_seconds)
+            yield families.LATENCY_TARGET.single(self._settings.latency_target_seconds)
         sizes = self._read_sizes()
-        yield GaugeMetricFamily("braid_state_bytes", "State of the shared operators.", self._state_bytes)
-        yield GaugeMetricFamily("braid_bucket_bytes", "Files of buckets.", sizes["buckets"])
-        yield GaugeMetricFamily(
-            "braid_result_log_bytes",
-            "Files of results and dead letters.",
-            sizes["results"],
-        )
+        yield families.STATE_BYTES.single(self._state_bytes)
+        yield families.BUCKET_BYTES.single(sizes["buckets"])
+        yield families.RESULT_LOG_BYTES.single(sizes["results"])
         streams = session.streams.describe_all()
         yield from stream_families(streams, self._lag())
         with self._lock:

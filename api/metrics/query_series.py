@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from braid.api.metrics.histograms import Histograms, family, label_names, labelled
+from braid.api.metrics import families
+from braid.api.metrics.histograms import Histograms, family_text, label_names, labelled
 from braid.session.state.query_record import QueryRecord
 from braid.sources.core.latency import KNOWN_WITHIN_US
 
@@ -64,52 +65,21 @@ class LatencyMoment:
         if self.results[0]:
             rows, ids = [*rows, 0], [*ids, OTHER]
         labels = [f'query_id="{query_id}"' for query_id in ids]
-        parts = [
-            family("braid_query_results_total", "counter", "Rows of results.", labels, self.results[rows].tolist()),
-            family(
-                "braid_query_windows_total",
-                "counter",
-                "Windows with rows, counted in each batch that brings some.",
-                labels,
-                self.windows[rows].tolist(),
-            ),
-            self.event_time.text(
-                "braid_query_event_time_latency_seconds",
-                "Latency of results: now minus the greatest event time that contributed, if that is less than a day.",
-                rows,
-                ids,
-            ),
-            self.processing_time.text(
-                "braid_query_processing_time_latency_seconds",
-                "Latency of results: from the start of the batch to its commit.",
-                rows,
-                ids,
-            ),
-            family(
-                "braid_query_cost_share_ratio",
-                "gauge",
-                "Which part of the time of all operators a query takes.",
-                (f'query_id="{query_id}"' for query_id in cost_shares),
-                cost_shares.values(),
-            ),
-            family(
-                "braid_query_deployment_seconds",
-                "gauge",
-                "From the acceptance of the query to the first batch that ran it.",
-                labels[: len(queries)],
-                (query.deployment_seconds for query in queries),
-            ),
-            family(
-                "braid_query_info",
-                "gauge",
-                "Names and labels of queries; always 1.",
-                (query.info for query in queries),
-                [1] * len(queries),
-            ),
-        ]
         streams = [stream for query in queries for stream in query.streams]
-        help_text = "Which streams queries read; always 1."
-        parts.append(family("braid_query_stream_info", "gauge", help_text, streams, [1] * len(streams)))
+        parts = (
+            family_text(families.QUERY_RESULTS, labels, self.results[rows].tolist()),
+            family_text(families.QUERY_WINDOWS, labels, self.windows[rows].tolist()),
+            self.event_time.text(families.EVENT_TIME_LATENCY, rows, ids),
+            self.processing_time.text(families.PROCESSING_TIME_LATENCY, rows, ids),
+            family_text(
+                families.COST_SHARE, (f'query_id="{query_id}"' for query_id in cost_shares), cost_shares.values()
+            ),
+            family_text(
+                families.QUERY_DEPLOYMENT, labels[: len(queries)], (query.deployment_seconds for query in queries)
+            ),
+            family_text(families.QUERY_INFO, (query.info for query in queries), [1] * len(queries)),
+            family_text(families.QUERY_STREAM_INFO, streams, [1] * len(streams)),
+        )
         return "".join(parts)
 
 

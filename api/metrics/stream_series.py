@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
+from braid.api.metrics import families
 from braid.session.shared_session import SharedSession
 from braid.session.state.query_record import QueryRecord
 from braid.sources.connectors.connector import Connector
@@ -19,12 +20,13 @@ from braid.sources.core.errors import BraidError
 from braid.sources.core.storage import Storage
 
 _COUNTS = {
-    "tuples": "Valid rows taken in.",
-    "bytes": "Bytes taken in.",
-    "late": "Rows late.",
-    "malformed": "Rows malformed.",
-    "skipped": "Offsets that were gone before they were read.",
+    "tuples": families.STREAM_TUPLES,
+    "bytes": families.STREAM_BYTES,
+    "late": families.STREAM_LATE,
+    "malformed": families.STREAM_MALFORMED,
+    "skipped": families.STREAM_SKIPPED,
 }
+_TIMES = {"clock": families.STREAM_CLOCK, "watermark": families.STREAM_WATERMARK}
 
 
 class SharingSeries:
@@ -65,35 +67,23 @@ class SharingSeries:
 
     def families(self, streams: Mapping[str, str]) -> Iterator[Metric]:
         """Yield the metrics of streams, given as names by ids; of others everything is forgotten."""
-        for name, help_text, tuples in (
-            ("query", "Rows, counted once for each query that reads them.", self._query_tuples),
-            ("operator", "Rows, counted once for each shared operator that evaluates them.", self._operator_tuples),
+        for family, tuples in (
+            (families.STREAM_QUERY_TUPLES, self._query_tuples),
+            (families.STREAM_OPERATOR_TUPLES, self._operator_tuples),
         ):
             for forgotten in tuples.keys() - streams.keys():
                 del tuples[forgotten]
-            counter = CounterMetricFamily(f"braid_stream_{name}_tuples", help_text, labels=["stream"])
-            for stream, stream_name in streams.items():
-                counter.add_metric([stream_name], tuples[stream])
-            yield counter
+            yield family.sampled({name: tuples[stream] for stream, name in streams.items()})
 
 
 def stream_families(streams: list[dict[str, Any]], lag: Mapping[str, int]) -> Iterator[Metric]:
     """Yield the metrics of streams, given as GET /streams shows them, with the inputs that wait by their names."""
-    for name, help_text in _COUNTS.items():
-        counter = CounterMetricFamily(f"braid_stream_{name}", help_text, labels=["stream"])
-        for stream in streams:
-            counter.add_metric([stream["name"]], stream[name])
-        yield counter
-    for name in ("clock", "watermark"):
-        gauge = GaugeMetricFamily(f"braid_stream_{name}_seconds", f"The {name}, seconds since 1970.", labels=["stream"])
-        for stream in streams:
-            if stream[name] is not None:
-                gauge.add_metric([stream["name"]], _seconds_of(stream[name]))
-        yield gauge
-    waiting = GaugeMetricFamily("braid_stream_lag_tuples", "Inputs not taken in yet.", labels=["stream"])
-    for name, rows in lag.items():
-        waiting.add_metric([name], rows)
-    yield waiting
+    for field, family in _COUNTS.items():
+        yield family.sampled({stream["name"]: stream[field] for stream in streams})
+    for field, family in _TIMES.items():
+        known = [stream for stream in streams if stream[field] is not None]
+        yield family.sampled({stream["name"]: _seconds_of(stream[field]) for stream in known})
+    yield families.STREAM_LAG.sampled(lag)
 
 
 log = logging.getLogger("braid.lag")

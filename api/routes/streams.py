@@ -89,7 +89,8 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted. The
     body may be packed: `Content-Encoding: gzip` or `zstd`. `missing` lists the stream's columns that CSV lacks, if any:
-    they are NULL.
+    they are NULL. `late` counts the accepted rows that are below the stream's watermark already, if any: no query sees
+    them, and they become dead letters. Others may turn out late when they are read.
     """
     service.check_running()
     service.session.streams.check_open(name)
@@ -109,6 +110,7 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
             len(body),
             scoped,
             fingerprint(request, body),
+            service.session.streams.watermark(name),
         )
         return orjson.dumps(pushed)
 

@@ -14,10 +14,18 @@ from typing import Any
 import pyarrow as pa
 
 from braid.operators.expressions import Call, Expression
-from braid.operators.functions.coercion import INT_RANGE, describe, integer_type, parse_date, parse_timestamp
+from braid.operators.functions.coercion import (
+    INT_RANGE,
+    as_times,
+    describe,
+    integer_type,
+    parse_date,
+    parse_timestamp,
+)
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_distinct, by_row, kernel
+from braid.operators.functions.sql_text import advised_text
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.schema import BIGINT, INT, NESTED_KINDS, NULL, ColumnType
+from braid.sources.core.schema import BIGINT, DATE, INT, NESTED_KINDS, NULL, TIMESTAMP, ColumnType
 from braid.sources.formats.coercion import UnfitError, json_text
 from braid.sources.formats.json_rows import parse_json
 from braid.sources.formats.json_values import json_texts_of
@@ -61,10 +69,21 @@ def cast_to(expression: Expression, target: ColumnType) -> Expression:
     kind = expression.type.kind
     is_same = kind in ("NULL", target.kind) and (not target.members or expression.type in (NULL, target))
     if not is_same and target.kind not in _TARGETS[kind]:
-        hint = " Write json ->> 'key' for the text of a member, and CAST around that." if kind == "JSON" else ""
         known = ", ".join(sorted(_TARGETS[kind]))
-        raise NotAllowed(f"Cannot cast {describe(expression)} to {target}; {kind} casts to {known}.{hint}")
+        detail = f"Cannot cast {describe(expression)} to {target}; {kind} casts to {known}."
+        raise NotAllowed(detail + _instead_of_cast(expression, target))
     return expression if expression.type == target else Call("cast", (expression,), target)
+
+
+def _instead_of_cast(expression: Expression, target: ColumnType) -> str:
+    """Return what to write where values never convert, nothing where there is no such thing."""
+    if expression.type.kind == "JSON":
+        return " Write json ->> 'key' for the text of a member, and CAST around that."
+    if expression.type.is_numeric and target in (DATE, TIMESTAMP):
+        return f" Write {' or '.join(as_times(expression))}."
+    if expression.type in (DATE, TIMESTAMP) and target.is_numeric:
+        return f" Write EXTRACT(EPOCH FROM {advised_text(expression)}) for seconds since 1970."
+    return ""
 
 
 def _bind_cast(function: Function, _arguments: Arguments) -> Expression:

@@ -11,15 +11,19 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 
-from braid.operators.expressions import Call, Expression, Literal, Value
-from braid.operators.functions.sql_text import sql_text
+from braid.operators.expressions import Call, Column, Expression, Literal, Value
+from braid.operators.functions.sql_text import advised_text, sql_text
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 
 INT_RANGE = (-(2**31), 2**31 - 1)
 BIGINT_RANGE = (-(2**63), 2**63 - 1)
 MAX_PRECISION = 38
+MAX_SHOWN = 60
+"""Characters of an expression that a message shows."""
 _EXACT = Context(prec=MAX_PRECISION)
+# the end of the year 9999, in seconds since 1970
+_LAST_SECOND = 253_402_300_799
 # the rest is a fraction of a second, or an offset
 _DATE_AND_TIME = re.compile(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:([ T])([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2}))?)?((?![0-9]).*)",
@@ -47,7 +51,19 @@ def check_plain(expressions: Iterable[Expression], verb: str) -> None:
 def describe(expression: Expression) -> str:
     """Return the expression as SQL and its type for an error message, shortened."""
     text = sql_text(expression)
-    return f"{text if len(text) <= 60 else text[:57] + '...'} ({expression.type})"
+    return f"{text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + '...'} ({expression.type})"
+
+
+def as_times(number: Expression) -> list[str]:
+    """Return how a number is read as a time: in the unit that a literal must have, else in either of two."""
+    text = advised_text(number)
+    text = text if len(text) <= MAX_SHOWN else "number"
+    part = text if isinstance(number, Column | Literal) else f"({text})"
+    seconds = f"TO_TIMESTAMP({text}) for seconds since 1970"
+    milliseconds = f"TO_TIMESTAMP({part} / 1000.0) for milliseconds since 1970"
+    if not isinstance(number, Literal) or number.value is None:
+        return [seconds, milliseconds]
+    return [seconds if abs(float(str(number.value))) <= _LAST_SECOND else milliseconds]
 
 
 def integer_type(value: int) -> ColumnType | None:

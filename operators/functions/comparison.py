@@ -10,6 +10,7 @@ import pyarrow as pa
 from braid.operators.expressions import Call, Column, Expression, Literal
 from braid.operators.functions.coercion import (
     UNTYPED_NULL,
+    as_times,
     check_plain,
     common_type,
     describe,
@@ -19,7 +20,7 @@ from braid.operators.functions.coercion import (
 )
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, kernel
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.schema import BOOLEAN, NULL, VARCHAR
+from braid.sources.core.schema import BOOLEAN, DATE, NULL, TIMESTAMP, VARCHAR
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _KERNELS = {
@@ -62,11 +63,19 @@ def _comparable(arguments: Arguments) -> Arguments:
     unified = unify(arguments)
     if unified is None:
         pair = _odd_pair(arguments)
-        quoted = any(isinstance(a, Literal) and a.type == VARCHAR for a in pair)
-        hint = "Write numbers and booleans without quotes" if quoted else "Write CAST around one side"
         sides = " with ".join(map(describe, pair))
-        raise NotAllowed(f"Cannot compare {sides}: they have no common type. {hint}.")
+        raise NotAllowed(f"Cannot compare {sides}: they have no common type. {_hint(pair)}.")
     return unified
+
+
+def _hint(pair: tuple[Expression, Expression]) -> str:
+    """Return what to write instead of a comparison of two values without a common type."""
+    number = next((side for side in pair if side.type.is_numeric), None)
+    if number is not None and any(side.type in (DATE, TIMESTAMP) for side in pair):
+        return f"Write {' or '.join(as_times(number))}"
+    if any(isinstance(side, Literal) and side.type == VARCHAR for side in pair):
+        return "Write numbers and booleans without quotes"
+    return "Write CAST around one side"
 
 
 def _odd_pair(arguments: Arguments) -> tuple[Expression, Expression]:

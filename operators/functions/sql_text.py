@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from braid.operators.expressions import Call, Column, Expression, Literal
@@ -34,12 +35,28 @@ _NEGATED = {
     "ilike": "NOT ILIKE",
 }
 _PREDICATES = {"is_null": "IS NULL", "in": "IN", "between": "BETWEEN", "like": "LIKE", "ilike": "ILIKE"}
+# with an alias, or a member behind the column
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _UNITS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1000}
 
 
 def sql_text(expression: Expression) -> str:
     """Return the expression as SQL; implicit casts are written like others."""
     return _within(expression, _OR)
+
+
+def advised_text(expression: Expression) -> str:
+    """Return the expression as a message advises to write it: a column with its double quotes, where it needs them."""
+    if not isinstance(expression, Column) or _PLAIN_NAME.fullmatch(expression.name):
+        return sql_text(expression)
+    alias, _, column = expression.name.partition(".")
+    if column and _PLAIN_NAME.fullmatch(alias):
+        return f"{alias}.{_in_quotes(column)}"
+    return _in_quotes(expression.name)
+
+
+def _in_quotes(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _within(expression: Expression, least: int) -> str:

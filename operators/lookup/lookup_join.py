@@ -257,7 +257,7 @@ class LookupJoin:
             left.bytes -= 0 if isinstance(lookup, Lookup) else piece.nbytes
             if number and left.tuples[number] < 0:  # the first one makes no more than its input has elements
                 raise LookupFailed(
-                    f"the joins of a tuple with tables and UNNEST must make at most {MAX_PRODUCT} tuples of a batch, or"
+                    f"the joins of a row with tables and UNNEST must make at most {MAX_PRODUCT} rows of a batch, or"
                     f" {MAX_MATCHES} of each; got more. Unnest fewer arrays, or in queries of their own."
                 )
             if left.bytes < 0:

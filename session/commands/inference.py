@@ -149,8 +149,8 @@ class Inference:
         else:
             at = time_.column.name
             comments += _of_event_time(time_)
-            if time_.column.epoch:
-                options[TIMESTAMP_FORMAT] = time_.column.epoch
+            if time_.column.time_format:
+                options[TIMESTAMP_FORMAT] = time_.column.time_format
             if time_.are_beyond:
                 options[MAX_FUTURE] = NONE
                 comments.append("Its times go beyond now, so max_future is off: see the options of watermarks.")
@@ -213,7 +213,7 @@ def _declared(column: Column, time_: EventTime | None, form: str) -> DeclaredCol
     assert column.type is not None
     if time_ is not None and column is time_.column:
         return DeclaredColumn(column.name, TIMESTAMP, column.why, time_.lateness_us, source=column.source)
-    if time_ is not None and time_.column.epoch and column.type.has_kind(TIMESTAMP.kind) and form != PARQUET:
+    if time_ is not None and time_.column.time_format and column.type.has_kind(TIMESTAMP.kind) and form != PARQUET:
         kind = column.type.with_replaced(TIMESTAMP, VARCHAR)
         return DeclaredColumn(column.name, kind, f"times as text: {TIMESTAMP_FORMAT} is for all TIMESTAMPs")
     return DeclaredColumn(column.name, column.type, column.why)
@@ -261,7 +261,8 @@ def _no_event_time(sample: Sample, columns: Sequence[Column], name: str) -> NotA
         )
     return NotAllowed(
         "A stream must have an event time, a column with times such as 2024-01-31T12:00:00Z or numbers since 1970; no"
-        f" column of the sample has them.{advice}"
+        " column of the sample has them. Times in another notation are declared as TIMESTAMP, with their pattern in"
+        f" WITH, such as 'timestamp.format' = 'dd.MM.yyyy HH:mm'.{advice}"
     )
 
 

@@ -114,6 +114,11 @@ class Streams:
             state = self._state.catalog.by_id(stream_id)
             return {} if state is None else dict(state.offsets)
 
+    def watermark(self, name: str) -> int | None:
+        """Return the watermark of a stream (µs) after the last batch, None before the first row."""
+        with self._lock:
+            return self._state.catalog.state(name).watermark
+
     def definition(self, name: str) -> StreamDefinition:
         """Return the definition of a stream."""
         with self._lock:

@@ -9,7 +9,7 @@ from braid.operators.expressions import Call, Column, Expression, Literal, colum
 from braid.operators.functions import call
 from braid.operators.functions.casts import cast_to
 from braid.operators.functions.coercion import UNTYPED_NULL, check_plain, describe
-from braid.operators.functions.sql_text import sql_text
+from braid.operators.functions.sql_text import advised_text, sql_text
 from braid.operators.query_parts import COUNT_ALL, Measure
 from braid.session.sql.expressions import Binder
 from braid.session.sql.parsing.function_names import shown_aggregate
@@ -140,7 +140,12 @@ class AggregateBinder(Binder):
         if name == "count_distinct":
             self._check_plain(argument, child)
         if name in _NUMBER_AGGREGATES and not kind.is_numeric:
-            raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.", child.at)
+            hint = (
+                f" Write CAST({advised_text(argument)} AS DOUBLE): NULL for what is no number."
+                if kind == VARCHAR
+                else ""
+            )
+            raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.{hint}", child.at)
         if name in ("min", "max") and not (kind.is_numeric or kind in _ORDERED_TYPES):
             raise self.sql.not_allowed(
                 f"{name.upper()} needs a number, text, date or timestamp; got {describe(argument)}."

@@ -6,7 +6,7 @@ as both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from braid.operators.windows import SessionWindow, Window
@@ -39,15 +39,16 @@ def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
     """
     if record.rows_out:
         return None
-    by_state = _by_state(record)
+    streams = [(stream, state) for stream in record.stream_names if (state := catalog.by_id(stream)) is not None]
+    by_state = _by_state(record, streams)
     if by_state is not None:
         return by_state
-    streams = [(stream, state) for stream in record.stream_names if (state := catalog.by_id(stream)) is not None]
     unreadable = next(_unreadable(record, catalog), None)
     if unreadable is not None or not streams:
         return unreadable
     if record.state == CATCHING_UP:
-        return _reason("catching_up", "It reads the past, and has found no row there yet.")
+        nothing_yet = _reason("catching_up", "It reads the past, and has found no row there yet.")
+        return next(_malformed(streams), nothing_yet)
     unheard = next(_unheard(record, streams), None)
     if unheard is not None:
         return unheard
@@ -57,7 +58,7 @@ def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
     return _of_windows(record, window, [state for _, state in streams])
 
 
-def _by_state(record: QueryRecord) -> dict[str, Any] | None:
+def _by_state(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -> dict[str, Any] | None:
     """Return why a query that does not run has no row, None for one that does."""
     match record.state:
         case "PENDING":
@@ -67,7 +68,8 @@ def _by_state(record: QueryRecord) -> dict[str, Any] | None:
         case "DRAINING":
             return _reason("draining", "It is on its way out: only windows that are complete already still give rows.")
         case "RETIRED" | "FINISHED":
-            return _reason("ended", "It is over, and no row will come.")
+            set_aside = "".join(_set_aside(state) for _, state in streams)
+            return next(_malformed(streams), _reason("ended", f"It is over, and no row will come.{set_aside}"))
         case "FAILED":
             return _reason("failed", f"It failed: {record.error}")
     return None
@@ -80,7 +82,9 @@ def _unreadable(record: QueryRecord, catalog: Catalog) -> Iterator[dict[str, Any
             problem = state.unavailable or state.error
             if problem:
                 name = state.definition.name
-                yield _reason("unreadable", f"Stream {name} cannot be read: {problem}", stream=name)
+                is_named = problem.startswith(f"Stream {name!r}")
+                detail = problem if is_named else f"Stream {name} cannot be read: {problem}"
+                yield _reason("unreadable", detail, stream=name)
 
 
 def _unheard(record: QueryRecord, streams: list[tuple[str, StreamState]]) -> Iterator[dict[str, Any]]:
@@ -95,29 +99,49 @@ def _unheard(record: QueryRecord, streams: list[tuple[str, StreamState]]) -> Ite
 
 def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
     name = state.definition.name
-    letters = f"GET /streams/{name}/dead-letters says why."
-    if state.malformed and not state.tuples:
-        return _reason("malformed", f"All {state.malformed} inputs of stream {name} are malformed; {letters}", name)
+    malformed = next(_malformed([(state.definition.id, state)]), None)
+    if malformed is not None:
+        return malformed
     if since is None:
-        return _reason("no_tuple", f"No tuple of stream {name} has come.", name)
+        return _reason("no_tuple", f"No row of stream {name} has been read yet.", name)
     detail = (
-        f"No tuple of stream {name} has come that the query sees: {state.tuples} came, none later than"
-        f" {rfc3339(since)}, which is where the query begins. A query that starts at 'earliest' reads those, too."
+        f"No row of stream {name} has been read that the query sees: {state.tuples} were read, none later than"
+        f" {rfc3339(since)}, where the query begins. A query that starts at 'earliest' sees them, too."
     )
-    set_aside = [f"{count} {what}" for count, what in ((state.late, "late"), (state.malformed, "malformed")) if count]
-    if set_aside:
-        detail += f" Set aside: {', '.join(set_aside)}; {letters}"
-    return _reason("no_tuple", detail, name)
+    return _reason("no_tuple", detail + _set_aside(state), name)
+
+
+def _malformed(streams: Iterable[tuple[str, StreamState]]) -> Iterator[dict[str, Any]]:
+    """Yield the streams all of whose inputs are malformed."""
+    for _, state in streams:
+        if state.malformed and not state.tuples:
+            name = state.definition.name
+            detail = f"All {state.malformed} inputs of stream {name} are malformed; {_letters(name)}"
+            yield _reason("malformed", detail, name)
+
+
+def _set_aside(state: StreamState) -> str:
+    """Return a sentence on the rows of a stream that no query sees, nothing where there are none."""
+    counts = [f"{count} {what}" for count, what in ((state.late, "late"), (state.malformed, "malformed")) if count]
+    if not counts:
+        return ""
+    name = state.definition.name
+    rows = "row is" if state.late + state.malformed == 1 else "rows are"
+    return f" Of stream {name}, {' and '.join(counts)} {rows} set aside; {_letters(name)}"
+
+
+def _letters(name: str) -> str:
+    return f"GET /streams/{name}/dead-letters (braid streams {name} --dead-letters) says why."
 
 
 def _filtered(record: QueryRecord) -> dict[str, Any]:
     if record.query.window is None:
-        detail = "Tuples came; WHERE, or a join with a table, lets none of them through."
+        detail = "Rows came; WHERE, or a join with a table, lets none of them through."
     elif record.query.emit.delay_us is None:
-        detail = "Tuples came; WHERE or HAVING lets none of them through."
+        detail = "Rows came; WHERE or HAVING lets none of them through."
     else:
         delay = record.query.emit.delay_us / 1e6
-        detail = f"Tuples came; changes are emitted {delay:g} s after the first, or WHERE and HAVING let none through."
+        detail = f"Rows came; changes are emitted {delay:g} s after the first, or WHERE and HAVING let none through."
     return _reason("filtered", detail)
 
 
@@ -133,13 +157,13 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
         end = (last.clock or reached) + window.gap_us
         if reached < end:
             return _not_over(last, reached, end, "A session ends when nothing of it came for its gap.")
-        detail = "All sessions have ended, and none gave a row: WHERE, HAVING or a join lets no tuple through."
+        detail = "All sessions have ended, and none gave a row: WHERE, HAVING or a join lets none through."
         return _reason("filtered", detail, last.definition.name, reached)
     first_end = _end_after(window, max(begin + 1 for begin in begun)) if begun else None
     next_end = _end_after(window, reached)
     fired = min((state.fired for state in waited_for if state.fired is not None), default=None)
     if first_end is None:
-        hint = "Windows before that had no tuple, or WHERE and HAVING let none through."
+        hint = "Windows before that had no row, or WHERE and HAVING let none through."
         return _not_over(last, reached, next_end, hint)
     if reached < first_end:
         return _not_over(last, reached, first_end, "It is the query's first.")
@@ -148,7 +172,7 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
         return _reason("watermark", detail, last.definition.name, reached, first_end)
     detail = (
         f"Windows have ended, the first at {rfc3339(first_end)}, and none gave a row: WHERE, HAVING or a join lets no"
-        f" tuple of them through, or none lies in them. The next ends at {rfc3339(next_end)}, the watermark is"
+        f" row of them through, or none lies in them. The next ends at {rfc3339(next_end)}, the watermark is"
         f" {rfc3339(reached)}."
     )
     return _reason("filtered", detail, last.definition.name, reached, next_end)
@@ -158,7 +182,7 @@ def _not_over(state: StreamState, watermark: int, end: int, hint: str) -> dict[s
     name = state.definition.name
     moves = rfc3339(end + state.definition.schema.lateness_us)
     detail = (
-        f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where the window ends. A tuple"
+        f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where the window ends. A row"
         f" with a time from {moves} on moves it there, and so does POST /streams/{name}/watermark. {hint}"
     )
     return _reason("watermark", detail, name, watermark, end)

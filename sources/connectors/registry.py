@@ -136,7 +136,7 @@ def _check_columns(schema: StreamSchema, connector: str, kind: ConnectorKind) ->
         if field.arrival and not kind.keeps_arrival:
             hint = f" Write {field.name} TIMESTAMP METADATA FROM 'timestamp'." if kind.has_metadata else ""
             raise NotAllowed(
-                f"Connector {connector!r} does not keep when a tuple came, so column {field.name!r} cannot be the time"
+                f"Connector {connector!r} does not keep when a row came, so column {field.name!r} cannot be the time"
                 f" of ARRIVAL.{hint}"
             )
 

@@ -7,6 +7,7 @@ parts first.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -158,7 +159,9 @@ def find_column(names: Sequence[str], name: str) -> int:
     positions = exact or [i for i, n in enumerate(names) if n.strip().lower() == name.strip().lower()]
     if len(positions) != 1:
         known = ", ".join(map(repr, names[:MAX_NAMES]))
-        raise MalformedRequest(f"Column {name!r} must be there once, got it {len(positions)} times among {known}.")
+        detail = f"Column {name!r} must be there once, got it {len(positions)} times among {known}."
+        close = [] if positions else difflib.get_close_matches(name, names[:MAX_NAMES], n=1)
+        raise MalformedRequest(detail + (f" Is it {close[0]!r}?" if close else ""))
     return positions[0]
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Schema
-from braid.sources.formats.csv_records import CsvLayout, decode_pieces, record_ends
+from braid.sources.formats.csv_records import CsvLayout, decode_pieces, record_ends, split_fields
 from braid.sources.formats.decoded import Decoded, Gathered, MalformedLine, row_bytes
 from braid.sources.formats.limits import BODY, DecodingLimits
 
-DELIMITER = ","
+DELIMITERS = ",;\t|"
+"""A comma, unless with another one the names are those of more columns."""
 PIECE_BYTES = 1 << 20
 
 
@@ -28,11 +29,12 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
             f"CSV cannot have column {nested.name!r}, which is FROM {nested.source!r}. Push JSON, or an Arrow stream."
         )
     text = body.lstrip(b"\r\n")
-    ends = record_ends(text, DELIMITER)
+    delimiter = _delimiter_of(text.partition(b"\n")[0], schema)
+    ends = record_ends(text, delimiter)
     if not len(ends) or ends[-1] < len(text):
         ends = np.append(ends, len(text))
     names, ends = int(ends[0]), ends[1:]
-    layout = CsvLayout.named(text[:names], schema, DELIMITER, may_lack=True)
+    layout = CsvLayout.named(text[:names], schema, delimiter, may_lack=True)
     limits.check_rows(len(ends))
     limits.check_bytes(len(ends) * row_bytes(schema), "the columns of the stream")
     gathered = Gathered(schema, limits)
@@ -45,6 +47,17 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
         first = last
     missing = tuple(field.name for field, place in zip(schema.read, layout.places, strict=True) if place is None)
     return replace(gathered.decoded(), missing=missing)
+
+
+def _delimiter_of(line: bytes, schema: Schema) -> str:
+    """Return the delimiter by which a line of names has most columns of a schema, the first of those."""
+    wanted = {field.input_name.strip().lower() for field in schema.read}
+
+    def found(delimiter: str) -> int:
+        names = (field or b"" for field in split_fields(line, delimiter) or ())
+        return len(wanted & {name.decode(errors="replace").strip().lower() for name in names})
+
+    return max(DELIMITERS, key=found)
 
 
 def _renumbered(decoded: Decoded, first: int) -> Decoded:

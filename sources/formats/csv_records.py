@@ -65,7 +65,13 @@ class CsvLayout:
             raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
         lacking = tuple(f for f in schema.read if may_lack and not _has(names, f) and f.name not in schema.required)
         wanted = schema.read if len(lacking) == len(schema.read) else (f for f in schema.read if f not in lacking)
-        places = {field.name: find_column(names, field.input_name) for field in wanted}
+        try:
+            places = {field.name: find_column(names, field.input_name) for field in wanted}
+        except MalformedRequest as problem:
+            if any(_has(names, field) for field in schema.read):
+                raise
+            hint = f"The first line must name the columns, with {delimiter!r} between them."
+            raise MalformedRequest(f"{problem.detail} {hint}") from None
         return cls(delimiter, len(names), tuple(places.get(field.name) for field in schema.read))
 
 

@@ -67,7 +67,13 @@ def parse_time(value: Any, time_format: str) -> int:
         raise ValueError("" if isinstance(value, bool) or not isinstance(value, (int, float)) else _hint(value))
     if not time_format and len(value) <= _SHORT and _WHOLE.fullmatch(value):
         raise ValueError(_hint(int(value)))
-    return read_pattern(time_format).parse(value) if time_format else parse_timestamp(value)
+    if time_format:
+        return read_pattern(time_format).parse(value)
+    try:
+        return parse_timestamp(value)
+    except ValueError as problem:
+        hint = "; 'timestamp.format' declares another notation" if str(problem).startswith("expected") else ""
+        raise ValueError(f"{problem}{hint}") from None
 
 
 def _hint(number: float) -> str:

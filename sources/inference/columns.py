@@ -39,18 +39,22 @@ from braid.sources.formats.arrow_checks import is_text, sound_array
 from braid.sources.formats.arrow_stream import DECIMALS, PER_SECOND, check_castable
 from braid.sources.formats.coercion import RANGES
 from braid.sources.formats.temporal import parse_date, parse_timestamp
+from braid.sources.inference.notations import notation_of
 
 MISSING = np.iinfo(np.int64).min
 """Stands for NULL among times."""
 MIN_GAPPED = 20
 """So many whole floats beside NULLs are integers that were written by a program whose integers have no NULL."""
 MAX_DIGITS = 38
+_FEW = 0.01
+"""Such a part of the values may be mistakes."""
 MAX_MEMBERS = 100
 """Objects with more members in the sample are no STRUCT: what they have depends on the tuple."""
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,37})", re.ASCII)
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d{0,14})\.0+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?", re.ASCII)
 _PLUS = re.compile(r"\+[\d.]+", re.ASCII)
 _BOOLEANS = ("true", "false")
 _PLACEHOLDERS = ("na", "n/a", "nan", "null", "none", "nil", "-", "?", "inf", "-inf", "")
@@ -63,9 +67,10 @@ class Column:
     """A column of a sample.
 
     ``type`` is None for one that a stream cannot have; ``why`` is what a person should know of the choice. ``nulls``
-    counts its NULLs. ``times`` are microseconds since 1970 by row, :data:`MISSING` for NULL, of a column that can be
-    the event time; ``epoch`` is the ``timestamp.format`` that it takes then, nothing for a TIMESTAMP. ``parts`` are the
-    members of a STRUCT of JSON. ``source`` is the path of what is such a member.
+    counts its NULLs, and times that cannot be read. ``times`` are microseconds since 1970 by row, :data:`MISSING` for
+    these, of a column that can be the event time; ``time_format`` is the ``timestamp.format`` that it takes then,
+    nothing for a TIMESTAMP. ``parts`` are the members of a STRUCT of JSON. ``source`` is the path of what is such a
+    member.
     """
 
     name: str
@@ -73,7 +78,7 @@ class Column:
     why: str = ""
     nulls: int = 0
     times: Times | None = None
-    epoch: str = ""
+    time_format: str = ""
     parts: tuple[Column, ...] = ()
     source: str = ""
 
@@ -122,8 +127,13 @@ def column_of_texts(name: str, texts: Sequence[str | None]) -> Column:
     column = _of_times(name, texts, values, nulls)
     if column is not None:
         return column
+    if all(map(_DECIMAL_COMMA.fullmatch, words)):
+        why = "numbers with a decimal comma: CAST(REPLACE(…, ',', '.') AS DOUBLE)"
+        return Column(name, VARCHAR, why, nulls)
     others = {word for word in words if not _is_double(word)}
-    if len(others) <= 2 < len(words) and all(word.lower() in _PLACEHOLDERS for word in others):
+    are_few = sum(text is not None and text.strip() in others for text in texts) <= _FEW * (len(texts) - nulls)
+    are_placeholders = all(word.lower() in _PLACEHOLDERS for word in others)
+    if len(others) <= 2 < len(words) and (are_few or are_placeholders):
         shown = " and ".join(map(repr, sorted(others)))
         return Column(name, VARCHAR, f"numbers beside {shown}: CAST(… AS DOUBLE) gives NULL for these", nulls)
     return Column(name, VARCHAR, nulls=nulls)
@@ -313,7 +323,7 @@ def _is_double(text: str) -> bool:
 
 
 def _of_times(name: str, texts: Sequence[str | None], values: set[str], nulls: int) -> Column | None:
-    """Return a TIMESTAMP or DATE column if all texts are such."""
+    """Return a TIMESTAMP or DATE column if all texts are such, and a VARCHAR if a pattern reads nearly all as times."""
     try:
         us = {text: parse_timestamp(text) for text in values}
         return Column(name, TIMESTAMP, nulls=nulls, times=_array_of([None if t is None else us[t] for t in texts]))
@@ -323,8 +333,17 @@ def _of_times(name: str, texts: Sequence[str | None], values: set[str], nulls: i
         for text in values:
             parse_date(text)
     except ValueError:
-        return None
+        return _of_notation(name, texts)
     return Column(name, DATE, nulls=nulls)
+
+
+def _of_notation(name: str, texts: Sequence[str | None]) -> Column | None:
+    notation = notation_of(text for text in texts if text is not None)
+    if notation is None:
+        return None
+    us = [None if text is None else notation.times.get(text) for text in texts]
+    why = f"{notation.other!r} would fit as well" if notation.other else ""
+    return Column(name, VARCHAR, why, us.count(None), _array_of(us), notation.pattern)
 
 
 def _array_of(us: Sequence[int | None]) -> Times:

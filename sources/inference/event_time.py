@@ -120,8 +120,10 @@ def _rank(column: Column) -> tuple[bool, bool, bool, int]:
 
 def _reason(column: Column, others: Sequence[str]) -> str:
     held = "a time in each row"
-    if column.epoch:
-        held = f"{EPOCH_WORDS[column.epoch]} since 1970 by their size"
+    if column.time_format in EPOCH_WORDS:
+        held = f"{EPOCH_WORDS[column.time_format]} since 1970 by their size"
+    elif column.time_format:
+        held = f"times in the pattern {column.time_format!r}"
     elif column.nulls:
         held = "a time in most rows"
     if not others:

@@ -124,7 +124,9 @@ def _whole_characters(text: bytes) -> bytes:
         text.decode()
     except UnicodeDecodeError as problem:
         if not is_cut or problem.start < len(text) - 4:
-            raise MalformedRequest(f"A sample must be UTF-8; byte {problem.start + 1} is not.") from None
+            raise MalformedRequest(
+                f"A sample must be UTF-8; byte {problem.start + 1} is not. Convert it: iconv -f WINDOWS-1252 -t UTF-8."
+            ) from None
         text = text[: problem.start]
     return text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +113,28 @@ def test_what_does_not_fit_is_rejected_alone(rest: Rest) -> None:
     assert (answer["accepted"], answer["rejected"]) == (2, 2)
     assert [error["line"] for error in answer["errors"]] == [2, 3]
     assert "user_id" in answer["errors"][0]["detail"]
+
+
+def test_a_push_says_how_many_rows_are_late_already(rest: Rest) -> None:
+    def push(*seconds: int) -> Any:
+        body = [{"user_id": 1, "time": f"1970-01-01T00:00:{second:02d}Z"} for second in seconds]
+        return rest.post("/streams/purchases/events", body, expect=200)
+
+    counted = {"accepted": 3, "rejected": 0, "errors": []}
+    assert push(1, 9, 5) == counted, "no batch has read a row yet"
+    stream = rest.service.session.streams.definition("purchases").id
+    rest.commit(clocks={stream: 9 * SECOND}, watermarks={stream: 7 * SECOND})
+    assert push(6, 7, 1) == {**counted, "late": 2}
+    assert push(7, 8, 9) == counted
+
+
+def test_rows_of_the_time_of_their_arrival_are_not_late(rest: Rest) -> None:
+    columns = "page VARCHAR, at TIMESTAMP ARRIVAL LATENESS INTERVAL '0' SECOND"
+    rest.stream(f"CREATE STREAM clicks ({columns}) WITH (connector = 'push')")
+    stream = rest.service.session.streams.definition("clicks").id
+    rest.commit(clocks={stream: 9 * SECOND}, watermarks={stream: 9 * SECOND})
+    answer = rest.post("/streams/clicks/events", [{"page": "a"}], expect=200)
+    assert answer == {"accepted": 1, "rejected": 0, "errors": []}
 
 
 def test_a_repeated_push_counts_once_also_after_a_restart(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_a_query_says_what_it_waits_for_until_it_has_rows(rest: Rest) -> None:
     assert waiting_for == {
         "reason": "watermark",
         "detail": "The watermark of stream purchases is 1970-01-01T00:00:01.000000Z, before"
-        " 1970-01-01T00:00:04.000000Z, where the window ends. A tuple with a time from 1970-01-01T00:00:06.000000Z on"
-        " moves it there, and so does POST /streams/purchases/watermark. Windows before that had no tuple, or WHERE and"
+        " 1970-01-01T00:00:04.000000Z, where the window ends. A row with a time from 1970-01-01T00:00:06.000000Z on"
+        " moves it there, and so does POST /streams/purchases/watermark. Windows before that had no row, or WHERE and"
         " HAVING let none through.",
         "stream": "purchases",
         "watermark": "1970-01-01T00:00:01.000000Z",
@@ -67,7 +67,7 @@ def test_what_came_before_a_query_is_counted(rest: Rest) -> None:
     wait_until(lambda: rest.get(f"/queries/{query['id']}")["epoch"], 10, "the query has an epoch")
     rest.commit(clocks_at_start={stream: 5 * SECOND})
     waiting_for = rest.get(f"/queries/{query['id']}")["waiting_for"]
-    assert "7 came, none later than 1970-01-01T00:00:05.000000Z" in waiting_for["detail"]
+    assert "7 were read, none later than 1970-01-01T00:00:05.000000Z" in waiting_for["detail"]
     read(rest, 6)
     assert reason(rest, query["id"]) == "filtered"
     rest.select([tuple_at(6, user_id=1)], [rest.get(f"/queries/{query['id']}")["slot"]])

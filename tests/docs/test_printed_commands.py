@@ -21,8 +21,10 @@ README = (TOP / "README.md").read_text(encoding="utf-8")
 FIVE_MINUTES = README[README.index("## Five minutes") : README.index("## Read on")]
 TUTORIAL = (TOP / "docs" / "tutorial.md").read_text(encoding="utf-8")
 SECONDS = 60.0
-# their numbers and times differ from run to run: rows of a generator, and lists of queries
-OF_ROWS_THAT_COME = re.compile(r"braid (query|queries|results) .*(purchases|whales|RUNNING)", re.DOTALL)
+# their numbers and times differ from run to run: rows of a generator, lists of queries, and times of arrival
+OF_ROWS_THAT_COME = re.compile(
+    r"braid ((query|queries|results) .*(purchases|whales|RUNNING)|streams .*--dead-letters)", re.DOTALL
+)
 
 
 def comparable(line: str) -> str:

@@ -167,7 +167,7 @@ def test_input_that_ends_a_batch_becomes_a_dead_letter(job: Job, monkeypatch: py
     assert record["streams"]["a"]["offsets"] == {"0": 8}
     (letter,) = job.dead_letters("a")
     assert letter["detail"] == (
-        "2 tuples from offset 2 of partition 0 on are passed over: It ends the process that runs a batch (SIGSEGV)."
+        "2 rows from offset 2 of partition 0 on are passed over: It ends the process that runs a batch (SIGSEGV)."
     )
     assert [row["s"] for row in job.rows("good")] == [0, 1, 4, 5, 6]
 

@@ -135,7 +135,7 @@ def test_arrays_that_multiply_each_other_make_only_so_many_tuples(
         return sum(piece.num_rows for piece in join.batches(batch, IndexedTables(Storage(str(tmp_path)))))
 
     assert count(3) == 9 * last
-    with pytest.raises(LookupFailed, match="at most 30 tuples of a batch, or 1 of each"):
+    with pytest.raises(LookupFailed, match="at most 30 rows of a batch, or 1 of each"):
         count(6)
     alone = LookupJoin(joins[:1], frozenset({"u0.element"}))
     (piece,) = alone.batches(pa.table({"a": pa.array([[1] * 40], kind.arrow)}), IndexedTables(Storage(str(tmp_path))))

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from braid.operators.event_times import ENDED
-from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
+from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest, tuple_at
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
 from tests.optimizer.arbitrary_plans import arbitrary_plans
@@ -51,18 +51,24 @@ def select(rest: Rest, query: dict[str, Any], numbers: range) -> None:
 
 def sums(rest: Rest, query: dict[str, Any], window: int, totals: dict[int, int]) -> None:
     """Commit a batch with one window of SUMS: totals by pack."""
+    groups = {"key0": pa.array(list(totals), pa.int32())}
+    rest.commit(results=[block(rest, query, window, groups, list(totals.values()))])
+
+
+def block(rest: Rest, query: dict[str, Any], window: int, groups: dict[str, pa.Array], totals: list[int]) -> Any:
+    """Write the rows of one window of a query like SUMS: the keys of its groups, and their totals."""
     start, count = (START + 4 * window) * SECOND, len(totals)
     rows = pa.table(
         {
             "_slot": pa.array([query["slot"]] * count, pa.int32()),
             "window_start": pa.array([start] * count, pa.timestamp("us")),
             "window_end": pa.array([start + 8 * SECOND] * count, pa.timestamp("us")),
-            "key0": pa.array(list(totals), pa.int32()),
-            **{m.name: pa.array(list(totals.values()), pa.int64()) for m in measures(rest, query)},
+            **groups,
+            **{m.name: pa.array(totals, pa.int64()) for m in measures(rest, query)},
             "count(*)": pa.array([1] * count, pa.int64()),
         }
     )
-    rest.commit(results=[rest.batches.aggregation(rest.service.session.streams.definition("purchases").id, rows)])
+    return rest.batches.aggregation(rest.service.session.streams.definition("purchases").id, rows)
 
 
 def measures(rest: Rest, query: dict[str, Any]) -> Any:
@@ -144,6 +150,55 @@ def test_the_chart_has_a_line_for_each_group(rest: Rest, person: Visit) -> None:
     expect(page.get_by_role("img", name=re.compile("latest: 1 7, 2 9, 3 11$"))).to_be_visible()
     page.get_by_label("by", exact=True).select_option("nothing")
     expect(page.get_by_role("img", name=re.compile("^Chart of total; latest"))).to_be_visible()
+
+
+def test_the_chart_has_a_line_for_each_combination_of_groups(rest: Rest, person: Visit) -> None:
+    for name in ("note", '"Is a note?"'):
+        if name != "note":
+            rest.client.delete("/streams/purchases")
+            rest.stream(STREAM.replace("note VARCHAR", f"{name} VARCHAR"))
+        query = rest.query(SUMS.replace("SELECT pack,", f"SELECT pack, {name},").replace("BY pack", f"BY pack, {name}"))
+        for window in range(2):
+            groups = {"key0": pa.array([1, 1, 2], pa.int32()), "key1": pa.array(["a", None, "a"])}
+            rest.commit(results=[block(rest, query, window, groups, [10 + window, 20, 30])])
+        page = person.open(f"#/queries/{query['id']}")
+        column = name.strip('"')
+        label = f"Chart of total by pack, {column}, 3 groups; latest: 1, a 11, 1, NULL 20, 2, a 30"
+        expect(page.get_by_role("img", name=label, exact=True)).to_be_visible()
+        page.get_by_label("by", exact=True).select_option(column)
+        expect(page.get_by_role("img", name=f"Chart of total by {column}, 2 groups")).to_be_visible()
+        rest.retire(query["id"])
+
+
+def test_groups_of_other_names_are_told_apart_by_their_texts(rest: Rest, person: Visit) -> None:
+    query = rest.query(
+        SUMS.replace("SELECT pack,", "SELECT note AS a, note || day AS b,").replace("BY pack", "BY a, b")
+    )
+    groups = {"key0": pa.array(["x", "x", "y"]), "key1": pa.array(["1", "2", "1"])}
+    rest.commit(results=[block(rest, query, 0, groups, [10, 20, 30])])
+    page = person.open(f"#/queries/{query['id']}")
+    label = "Chart of total by a, b, 3 groups; latest: x, 1 10, x, 2 20, y, 1 30"
+    expect(page.get_by_role("img", name=label, exact=True)).to_be_visible()
+
+
+def test_the_chart_says_where_it_begins(rest: Rest, person: Visit) -> None:
+    query = rest.query(SUMS)
+    sums(rest, query, 0, {1: 10})
+    page = person.open(f"#/queries/{query['id']}")
+    expect(page.get_by_text("Chart of the last 400 rows, and of those that came since.")).to_be_visible()
+
+
+def test_rows_that_are_wider_than_their_table_say_that_it_can_be_scrolled(browser: Browser, rest: Rest) -> None:
+    narrow = rest.query("SELECT user_id FROM purchases")
+    wide = rest.query(ALL)
+    rest.select([tuple_at(START, user_id=1, note="a text of some length")], [narrow["slot"], wide["slot"]])
+    with visit(browser, url(rest), NARROW) as person:
+        page = person.open(f"#/queries/{narrow['id']}")
+        expect(page.locator("table.rows tbody tr")).to_have_count(1)
+        hint = page.get_by_text("More columns on the right: scroll the table sideways.")
+        expect(hint).to_be_hidden()
+        page = person.open(f"#/queries/{wide['id']}")
+        expect(hint).to_be_visible()
 
 
 def test_an_axis_of_days_has_dates(rest: Rest, person: Visit) -> None:
@@ -325,7 +380,7 @@ def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     page = person.open(f"#/queries/{query['id']}")
     waiting = page.locator(".rows-scroll .empty")
-    expect(waiting).to_have_text("No row yet. No tuple of stream purchases has come.")
+    expect(waiting).to_have_text("No row yet. No row of stream purchases has been read yet.")
     select(rest, query, range(1))
     expect(waiting).to_be_hidden()
 

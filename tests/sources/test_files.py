@@ -134,7 +134,8 @@ def test_rows_of_csv_that_do_not_fit_say_where_they_are(files: Files) -> None:
     (chunk,) = files.reader("csv").read("0", 0, 6)
     assert chunk.tuples.select(["k", "s"]).to_pylist() == [{"k": 1, "s": 'a\n"b"'}]
     assert [fault.detail for fault in chunk.malformed] == [
-        f"{path}, row 2: column 't' must be a TIMESTAMP, got 'x' (expected RFC 3339, such as 2024-01-31T12:00:00.5Z)",
+        f"{path}, row 2: column 't' must be a TIMESTAMP, got 'x' (expected RFC 3339, such as"
+        " 2024-01-31T12:00:00.5Z; 'timestamp.format' declares another notation)",
         f"{path}, row 4 must have 4 fields, got 3",
         f"{path}, row 5: column 't' is the event time and must not be NULL or missing",
         f"{path}, row 6 must close the quotes that it opens",

@@ -9,8 +9,8 @@ const PAD = { top: 10, right: 14, bottom: 22, left: 52 };
 const MAX_SERIES = 10;
 const PAUSE_MS = 400;
 
-/** Return `{node, controls, draw()}`: a chart of `series` (see series.js), drawn at most a few times a second. */
-export function chart(series) {
+/** Return `{node, controls, draw()}`: a chart of `series` (see series.js), drawn at most a few times a second; `of` says of what. */
+export function chart(series, of) {
   const picture = svg("svg", { role: "img", height: HEIGHT, "aria-label": "Chart: no rows yet" });
   const legend = el("ul", { class: "legend" });
   const [measure, by] = [el("select", { id: "chart-measure" }), el("select", { id: "chart-by" })];
@@ -22,7 +22,7 @@ export function chart(series) {
     el("label", { for: "chart-by" }, "by"),
     by,
   );
-  const node = el("div", { class: "chart", hidden: true }, picture, legend);
+  const node = el("div", { class: "chart", hidden: true }, picture, legend, el("p", { class: "note newest" }, of));
   const colours = new Map();
   let timer = null;
   let hovered = null;

@@ -5,8 +5,8 @@ import { cell, isTime } from "./format.js";
 
 const SHOWN = 200;
 
-/** Return `{node, more, add(rows), clear()}`: a table of the newest rows, and a line where older ones are left out. */
-export function rowsTable() {
+/** Return `{node, notes, add(rows), clear()}`: a table of the newest rows that can be moved sideways, and what to know of it. */
+export function rowsTable(nothing) {
   let columns = [];
   let rows = [];
   let number = 0;
@@ -33,10 +33,22 @@ export function rowsTable() {
   }
 
   const more = el("p", { class: "note newest", hidden: true }, `The newest ${SHOWN} rows; “braid results” has all that are kept.`);
+  const wide = el("p", { class: "note newest", hidden: true }, "More columns on the right: scroll the table sideways.");
+  const node = el(
+    "div",
+    { class: "scroll rows-scroll", role: "group", "aria-label": "Rows", tabindex: "0" },
+    table,
+    nothing,
+  );
+  const sizes = new ResizeObserver(() => {
+    wide.hidden = node.scrollWidth <= node.clientWidth;
+  });
+  sizes.observe(node);
+  sizes.observe(table);
 
   return {
-    node: table,
-    more,
+    node,
+    notes: [more, wide],
     add(came) {
       if (rows.length + came.length > SHOWN) more.hidden = false;
       table.hidden = false;

@@ -1,6 +1,6 @@
 // Rows as series of points: which column is time, which is measured, and which tells series apart.
 
-import { isTime } from "./format.js";
+import { cell, isTime } from "./format.js";
 
 const KEPT = 4000;
 const WINDOWS = 60;
@@ -14,8 +14,9 @@ export class Series {
   measure = null;
   by = null;
 
-  /** Learn by which columns the query groups. */
-  group(keys) {
+  /** Learn by which columns the query groups, as its plan writes them. */
+  group(written) {
+    const keys = written.map((key) => key.replace(/^"(.*)"$/, (_, name) => name.replaceAll('""', '"')));
     if (keys.join() === this.#keys.join()) return;
     this.#keys = keys;
     this.#choose();
@@ -48,8 +49,26 @@ export class Series {
     return this.#columns.filter((name) => this.#sample(name).some(isNumber));
   }
 
+  /** What lines can be told apart by: the columns of the groups together, and single columns. */
   get others() {
+    const groups = this.#known;
+    return groups.length > 1 ? [groups.join(", "), ...this.#single] : this.#single;
+  }
+
+  get #single() {
     return this.#columns.filter((name) => name !== this.measure && !this.#sample(name).some(isTime));
+  }
+
+  /** The columns that the query groups by; where some have another name there, all that are no numbers. */
+  get #known() {
+    const named = this.#columns.filter((name) => this.#keys.includes(name));
+    if (named.length === this.#keys.length) return named;
+    const numbers = this.numbers;
+    return this.#single.filter((name) => named.includes(name) || !numbers.includes(name));
+  }
+
+  #columnsOf(by) {
+    return by === this.#known.join(", ") ? this.#known : [by];
   }
 
   #sample(name) {
@@ -57,14 +76,15 @@ export class Series {
   }
 
   #choose() {
-    const known = this.#columns.filter((name) => this.#keys.includes(name));
+    const known = this.#known;
     const numbers = this.numbers;
     const fractions = numbers.filter((name) =>
       this.#sample(name).some((value) => isNumber(value) && !Number.isInteger(Number(value))),
     );
     const free = numbers.filter((name) => !known.includes(name));
     this.measure = free.find((name) => fractions.includes(name)) ?? free.at(-1) ?? numbers.at(-1) ?? null;
-    this.by = this.windowed ? (known[0] ?? this.others.find((name) => !numbers.includes(name)) ?? null) : null;
+    const groups = known.length ? known.join(", ") : this.others.find((name) => !numbers.includes(name));
+    this.by = this.windowed ? (groups ?? null) : null;
   }
 
   /** Return `[{name, points: [{x, y, partial}…]}…]`, by name; of each window the newest value counts. */
@@ -73,7 +93,7 @@ export class Series {
     const time = this.windowed ? "window_end" : this.#columns.find((name) => this.#sample(name).some(isTime));
     for (const { row, at } of this.#rows) {
       if (!isNumber(row[this.measure])) continue;
-      const name = this.by === null ? this.measure : String(row[this.by]);
+      const name = this.by === null ? this.measure : this.#columnsOf(this.by).map((column) => cell(row[column])).join(", ");
       const x = time && row[time] ? Date.parse(row[time]) : at;
       const of = found.get(name) ?? found.set(name, new Map()).get(name);
       const key = this.windowed ? x : of.size;

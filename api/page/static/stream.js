@@ -21,7 +21,7 @@ export function showStream(panel, name, { announce }) {
   const letters = el("tbody");
   const none = el("p", { class: "empty" }, "None: no row came late or malformed.");
   let counted = null;
-  const lettersTable = table("Dead letters", ["Received", "Why", "Detail", "Row"], letters);
+  const lettersTable = table("Dead letters", ["Received", "Why", "Detail", "Row"], letters, "letters");
   const known = el(
     "div",
     { hidden: true },
@@ -30,11 +30,11 @@ export function showStream(panel, name, { announce }) {
     facts,
     el("h3", {}, "Columns"),
     table("Columns", ["Name", "Type", "Role"], columns),
-    el("h3", {}, "Dead letters: rows that no query sees, the oldest that are kept"),
+    el("h3", {}, `Dead letters: rows that no query sees; the oldest ${LETTERS} that are kept`),
     none,
     el(
       "div",
-      { class: "scroll", role: "group", "aria-label": "Dead letters", tabindex: "0", hidden: true },
+      { class: "scroll rows-scroll", role: "group", "aria-label": "Dead letters", tabindex: "0", hidden: true },
       lettersTable,
     ),
   );
@@ -115,7 +115,7 @@ export function showStream(panel, name, { announce }) {
       row,
       (node, letter) => {
         say(node.children[0], clockTime(letter.received_at));
-        say(node.children[1], letter.reason);
+        say(node.children[1], letter.query ? `${letter.reason}, ${letter.query}` : letter.reason);
         say(node.children[2], letter.detail ?? "");
         say(node.children[3], letter.raw ?? JSON.stringify(letter.tuple));
       },
@@ -141,10 +141,10 @@ export function showStream(panel, name, { announce }) {
   return () => poll.stop();
 }
 
-function table(caption, headings, body) {
+function table(caption, headings, body, kind = null) {
   return el(
     "table",
-    {},
+    { class: kind },
     el("caption", { class: "hidden" }, caption),
     el(
       "thead",

@@ -19,19 +19,19 @@ const TEXTS = {
 
 /** Return `{node, group(columns), waits(why), ended(), stop()}`; `onRows` is called when rows have come. */
 export function watch(id, onRows) {
-  const table = rowsTable();
+  const waiting = el("p", { class: "empty" }, "No row yet.");
+  const table = rowsTable(waiting);
   const series = new Series();
-  const picture = chart(series);
+  const picture = chart(series, `Chart of the last ${TAIL} rows, and of those that came since.`);
   const note = el("p", { class: "note" });
   const hold = el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: toggle }, "Hold");
-  const waiting = el("p", { class: "empty" }, "No row yet.");
   const node = el(
     "div",
     {},
     el("div", { class: "controls" }, picture.controls, note, hold),
     picture.node,
-    table.more,
-    el("div", { class: "scroll rows-scroll", role: "group", "aria-label": "Rows", tabindex: "0" }, table.node, waiting),
+    ...table.notes,
+    table.node,
   );
   let pending = [];
   let timer = null;

@@ -157,7 +157,7 @@ def _bound(
     """Bind the expressions of computed columns to the other ones, and to those before."""
     fields = {c.name: _field_read(c) for c in declarations if c.expression is None}
     if all(field.arrival for field in fields.values()):
-        raise cursor.not_allowed(f"{noun.capitalize()} must have a column that is read from its tuples.", object_at)
+        raise cursor.not_allowed(f"{noun.capitalize()} must have a column that is read from its rows.", object_at)
     for column in declarations:
         if column.expression is not None:
             node, text = column.expression
@@ -226,7 +226,7 @@ def _with_origin(cursor: BraidParser, column: ColumnDeclaration) -> ColumnDeclar
         cursor.accept("ALWAYS")
         cursor.expect("AS", "and an expression in brackets")
     if cursor.at("PROCTIME", "ARRIVAL_TIME") and cursor.ahead() == "(":
-        raise cursor.not_allowed(f"Write {column.name} TIMESTAMP ARRIVAL for the time at which a tuple arrives.")
+        raise cursor.not_allowed(f"Write {column.name} TIMESTAMP ARRIVAL for the time at which a row arrives.")
     column = replace(column, expression=cursor.scalar())
     if cursor.at("STORED", "VIRTUAL", "PERSISTED"):
         cursor.advance()

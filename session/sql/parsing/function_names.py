@@ -129,6 +129,10 @@ _INSTEAD = {
     ),
     **dict.fromkeys(("unix_timestamp", "epoch_ms"), "Write EXTRACT(EPOCH FROM timestamp)."),
     **dict.fromkeys(("to_date", "date"), "Write CAST(… AS DATE)."),
+    **dict.fromkeys(
+        ("strptime", "str_to_date", "str_to_timestamp", "parse_date", "parse_datetime", "parse_timestamp"),
+        "Declare the column as TIMESTAMP, and in WITH how it is written: 'timestamp.format' = 'dd.MM.yyyy HH:mm'.",
+    ),
     "convert": "Write CAST(… AS type).",
 }
 # below it, names have only a few letters in common, such as DECODE and SECOND

@@ -166,7 +166,7 @@ def _check(sql: SqlText, token: Token) -> None:
 
 
 def _unreadable(sql: SqlText, at: int) -> SqlSyntaxError:
-    hint = _HINTS.get(sql.text[at], "remove it")
+    hint = _HINTS.get(sql.text[at], "remove it, or put the name that it is part of in double quotes")
     return sql.syntax_error(f"The character {sql.text[at]!r} has no meaning here; {hint}.", at)
 
 

@@ -134,7 +134,7 @@ class Discovery:
         except (MalformedRequest, OSError, pa.ArrowException) as problem:
             raise NotReady(
                 f"File {found_file.path!r} must be {self._options.format} with the columns of the stream: {problem} Put"
-                " a right one in its place, or take it away"
+                " a right one in its place, take it away, or declare the stream anew with the columns of its files"
             ) from None
 
     def _timed(self, source: pa.NativeFile, file: IndexedFile, indexed: list[IndexedFile]) -> IndexedFile:

@@ -32,6 +32,7 @@ STREAM = {
     "name": "purchases",
     "columns": [{"name": "user_id", "type": "BIGINT"}, {"name": "time", "type": "TIMESTAMP"}],
     "source": {"connector": "push", "format": "json"},
+    "lateness_seconds": 1.5,
     "clock": "2026-01-01T00:00:04.000000Z",
     "watermark": "2026-01-01T00:00:02.500000Z",
     "tuples": 7,
@@ -180,13 +181,14 @@ def build_app(service: Playback) -> FastAPI:
                 return problem(404, "Not Found", f"There is no query {query_id!r}.")
 
             def ready() -> bool:
-                retired = service.queries[query_id]["state"] in ("RETIRED", "FAILED")
+                retired = service.queries[query_id]["state"] in ("RETIRED", "FINISHED", "FAILED")
                 return len(service.rows[query_id]) > after or retired or service.closing
 
             service.changed.wait_for(ready, wait)
             rows = service.rows[query_id][after : after + limit]
             cursor = after + len(rows)
-            is_over = service.queries[query_id]["state"] == "RETIRED" and cursor == len(service.rows[query_id])
+            has_ended = service.queries[query_id]["state"] in ("RETIRED", "FINISHED")
+            is_over = has_ended and cursor == len(service.rows[query_id])
         return answer({"rows": rows, "cursor": str(cursor), "end": is_over})
 
     @app.get("/queries/{query_id}/plan")

@@ -52,6 +52,28 @@ def test_an_interrupt_retires_the_query_and_says_so(service: Playback, start: St
     assert service.queries["q-1"]["state"] == "RETIRED"
 
 
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_query_that_finishes_says_which_rows_it_did_not_see(service: Playback, start: Start, has_rows: bool) -> None:
+    process = start("query", SQL)
+    follows(service)
+    with service.changed:
+        service.queries["q-1"]["active_from"] = {"purchases": None}
+        if not has_rows:
+            service.queries["q-1"]["waiting_for"] = {"reason": "malformed", "detail": "All 9 inputs are malformed."}
+    if has_rows:
+        service.emit("q-1", {"user_id": 7})
+    service.set_state("q-1", "FINISHED")
+    status, _, err = ended(process)
+    assert status == 0
+    late = (
+        "1 rows of stream purchases were late, and no query sees them: they came more than its LATENESS (1.5 s) after"
+        " later ones. `braid infer` says which one fits; `braid streams purchases --dead-letters` lists them."
+    )
+    malformed = "2 rows of stream purchases were malformed. `braid streams purchases --dead-letters` lists them."
+    said = [late, malformed] if has_rows else ["no row: All 9 inputs are malformed."]
+    assert err.splitlines()[1:] == ["query q-1 is FINISHED", *said]
+
+
 def test_a_shell_that_ignores_interrupts_in_the_background_does_not_keep_it(service: Playback, start: Start) -> None:
     process = start("query", SQL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     follows(service)
@@ -199,11 +221,11 @@ def test_digits_are_printed_as_the_service_sent_them(service: Playback, braid: B
 
 def test_results_says_why_there_is_no_row(service: Playback, braid: Braid) -> None:
     query = service.add_query({"sql": SQL})
-    query["waiting_for"] = {"reason": "no_tuple", "detail": "No tuple of stream purchases has come."}
+    query["waiting_for"] = {"reason": "no_tuple", "detail": "No row of stream purchases has come."}
     result = braid("--url", service.url, "results", "q-1")
-    assert "no row: No tuple of stream purchases has come." in result.stderr
+    assert "no row: No row of stream purchases has come." in result.stderr
     result = braid("--url", service.url, "results", "q-1", "--json")
-    assert "No tuple of stream purchases has come." in result.stderr, "standard output has rows only"
+    assert "No row of stream purchases has come." in result.stderr, "standard output has rows only"
 
 
 def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +233,7 @@ def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, mon
 
     def emit_after_some_waits() -> None:
         follows(service)
-        service.queries["q-1"]["waiting_for"] = {"reason": "no_tuple", "detail": "No tuple has come."}
+        service.queries["q-1"]["waiting_for"] = {"reason": "no_tuple", "detail": "No row has come."}
         follows(service, len(service.asked("GET", RESULTS)) + 3)
         service.emit("q-1", {"n": 1})
 
@@ -220,7 +242,7 @@ def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, mon
     result = braid("--url", service.url, "query", SQL, "--limit", "1")
     emitter.join()
     assert result.stdout == "n\n1\n"
-    assert result.stderr.splitlines()[1:] == ["no row yet: No tuple has come.", "retired query q-1"]
+    assert result.stderr.splitlines()[1:] == ["no row yet: No row has come.", "retired query q-1"]
 
 
 def test_results_follows_until_the_end(service: Playback, start: Start) -> None:

@@ -30,10 +30,10 @@ def test_the_list_of_streams_shows_clocks_and_counts(braid: Braid) -> None:
 
 
 def test_one_stream_is_shown_field_by_field(braid: Braid) -> None:
-    lines = braid("streams", "purchases").stdout.splitlines()
-    assert "watermark  2026-01-01T00:00:02.500000Z" in lines
-    assert "clock      2026-01-01T00:00:04Z" in lines
-    assert "columns    user_id BIGINT, time TIMESTAMP" in lines
+    lines = [" ".join(line.split()) for line in braid("streams", "purchases").stdout.splitlines()]
+    assert "watermark 2026-01-01T00:00:02.500000Z" in lines
+    assert "clock 2026-01-01T00:00:04Z" in lines
+    assert "columns user_id BIGINT, time TIMESTAMP" in lines
     assert json.loads(braid("streams", "purchases", "--json").stdout) == STREAM
     assert braid("streams", "sales").exit_code == 1
 
@@ -51,11 +51,15 @@ def test_a_table_is_refreshed(braid: Braid) -> None:
     assert "must be readable" in refused.stderr
 
 
-def test_push_fails_where_all_rows_are_rejected(braid: Braid, tmp_path: Path) -> None:
+def test_push_fails_where_all_rows_are_rejected(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text("bad\nworse\n")
     result = braid("push", "purchases", str(file))
     assert (result.exit_code, result.stdout) == (1, "accepted 0, rejected 2\n")
+    assert result.stderr == "line 1: not an object\nline 2: not an object\n"
+    service.play(answer({"accepted": 0, "rejected": 1, "errors": [{"line": 1, "detail": "line 1: must be JSON: no"}]}))
+    result = braid("push", "purchases", str(file))
+    assert result.stderr.endswith("Are these no JSON objects, one a line? Then say what they are: --format csv, …\n")
 
 
 def test_push_takes_the_format_that_a_file_ends_with(service: Playback, braid: Braid, tmp_path: Path) -> None:
@@ -88,6 +92,43 @@ def test_an_ended_stream_has_no_watermark(service: Playback, braid: Braid) -> No
     listed = braid("streams").stdout
     assert "ended" in listed
     assert "9999" not in listed
+    service.play(answer(STREAM | {"ended": True, "watermark": "9999-12-31T23:59:59.999999Z"}))
+    lines = braid("streams", "purchases").stdout.splitlines()
+    assert ["watermark", "ended"] in [line.split() for line in lines]
+
+
+def test_dead_letters_are_printed_page_by_page(service: Playback, braid: Braid) -> None:
+    late = {"reason": "late", "detail": "too late", "received_at": "2026-01-01T00:00:09Z", "query": None}
+    bad = late | {"query": "q-1", "reason": "malformed", "detail": "line 2: not an object", "tuple": None, "raw": "bad"}
+    pages = [{"rows": [late | {"tuple": {"a": 1}, "raw": None}], "cursor": "c1"}, {"rows": [bad], "cursor": "c2"}]
+    service.play(*map(answer, [*pages, {"rows": [], "cursor": "c2"}]))
+    printed = [line.split() for line in braid("streams", "purchases", "--dead-letters").stdout.splitlines()]
+    assert printed[0] == ["received_at", "reason", "detail", "row"]
+    assert printed[1] == ["2026-01-01T00:00:09Z", "late", "too", "late", '{"a":', "1}"]
+    assert printed[-1] == ["2026-01-01T00:00:09Z", "malformed,", "q-1", "line", "2:", "not", "an", "object", "bad"]
+    assert [request.query.get("after") for request in service.requests[-3:]] == [None, "c1", "c2"]
+    gap = {"rows": [], "cursor": "c1", "gap": {"detail": "some are missing"}}
+    service.play(*map(answer, [gap, {"rows": [bad], "cursor": "c2"}, {"rows": [], "cursor": "c2"}]))
+    result = braid("streams", "purchases", "--dead-letters", "--json")
+    assert (json.loads(result.stdout), result.stderr) == (bad, "some are missing\n")
+    service.play(answer({"rows": [], "cursor": "c0"}))
+    assert braid("streams", "purchases", "--dead-letters").stderr == "no row of purchases was late or malformed\n"
+    assert braid("streams", "--dead-letters").exit_code == 2
+
+
+def test_push_says_how_many_rows_were_late(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.json"
+    file.write_text("[]")
+    pushed = {"accepted": 3, "rejected": 0, "errors": [], "late": 2}
+    service.play(answer(pushed))
+    result = braid("push", "purchases", str(file))
+    assert result.stdout == "accepted 3, rejected 0\n"
+    assert result.stderr == (
+        "2 of the accepted rows are late, below the watermark of purchases: queries that run do not see them. `braid"
+        " streams purchases --dead-letters` lists them.\n"
+    )
+    service.play(answer(pushed))
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
 
 
 def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:

@@ -118,6 +118,19 @@ def test_an_epoch_number_is_the_event_time_where_nothing_else_is(inference: Infe
     assert [us.timestamp() for us in decoded.tuples.column("ms").cast(UTC).to_pylist()] == [1700000000.123] * 2
 
 
+def test_times_in_a_local_notation_are_the_event_time_where_nothing_else_is(inference: Inference) -> None:
+    body = b'Artikel;"Datum / Uhrzeit";Preis\nTee;31.01.2026 14:05;1,50\nBrot;31.01.2026 14:06;2\n'
+    inferred = inference.of_rows("csv", body, "orders")
+    assert inferred.source["timestamp.format"] == "dd.MM.yyyy HH:mm"
+    assert types_of(inferred) == {"Artikel": "VARCHAR", "Datum / Uhrzeit": "TIMESTAMP", "Preis": "VARCHAR"}
+    assert "since it has times in the pattern 'dd.MM.yyyy HH:mm'" in inferred.sql
+    assert "-- numbers with a decimal comma: CAST(REPLACE(…, ',', '.') AS DOUBLE)" in inferred.sql
+    decoded = decode_csv(body.replace(b";", b",").replace(b"1,50", b'"1,50"'), statement_of(inferred).schema)
+    assert (decoded.tuples.num_rows, decoded.malformed) == (2, ())
+    beside = inference.of_rows("csv", b"day,time\n31.01.2026 14:05,2024-01-31T12:00:00Z\n", "orders")
+    assert types_of(beside) == {"day": "VARCHAR", "time": "TIMESTAMP"}
+
+
 def test_a_time_in_an_object_is_the_event_time_where_no_column_is(inference: Inference) -> None:
     rows = [{"meta": {"sent at": 1_767_268_800_000 + n, "day": "2026-01-01", "ok": True}, "k": n} for n in range(30)]
     inferred = inference.of_rows("json", b"\n".join(map(orjson.dumps, rows)), "s")

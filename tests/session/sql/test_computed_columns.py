@@ -136,7 +136,7 @@ def test_definitions_of_computed_columns_are_read_where_batches_are() -> None:
         (
             f"CREATE STREAM s (a INT, c TIMESTAMP ARRIVAL, {T}) ^WITH (connector = 'flight', location = 'grpc://h:1')",
             422,
-            "does not keep when a tuple came",
+            "does not keep when a row came",
         ),
         (f"CREATE STREAM s (a INT FROM '$.b.c', {T}) {KAFKA}, ^format = 'csv')", 422, "'csv' is read without objects"),
         (

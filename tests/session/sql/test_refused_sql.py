@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from braid.session.sql.parser import parse_statement
+from braid.session.sql.select import plan_select
 from braid.session.sql.statements import Select
 from braid.sources.core.errors import BraidError
-from tests.session.sql.catalog import plan
+from tests.session.sql.catalog import define, plan, selection
 
 W = "FROM purchases [RANGE 8 SECONDS]"
 
@@ -104,6 +107,8 @@ REFUSED = [
     ("SELECT price FROM purchases WHERE price > ^'5'", 422, "without quotes"),
     ("SELECT price FROM purchases WHERE name ^= 5", 422, "Write CAST around one side"),
     ("SELECT price FROM purchases WHERE gem_pack IN (1, ^'a')", 422, "Cannot compare"),
+    ("SELECT price FROM purchases WHERE time ^> 1764547200", 422, "Write TO_TIMESTAMP(1764547200) for seconds since"),
+    ("SELECT price FROM purchases WHERE user_id + 1 ^< day", 422, "TO_TIMESTAMP((user_id + 1) / 1000.0) for milli"),
     ("SELECT price FROM purchases WHERE day > ^'soon'", 422, "must read like '2026-01-31'"),
     ("SELECT price FROM purchases WHERE time > TIMESTAMP ^'soon'", 422, "A TIMESTAMP must read like"),
     ("SELECT price FROM purchases WHERE ^price", 422, "WHERE must be followed by a condition; got price (DOUBLE)"),
@@ -114,6 +119,9 @@ REFUSED = [
     ("SELECT price + ^INTERVAL '1' DAY FROM purchases".replace("+ ^", "^+ "), 422, "does not fit price (DOUBLE)"),
     ("SELECT ^INTERVAL '1' DAY FROM purchases", 422, "must be added to or subtracted from a timestamp"),
     ("SELECT ^CAST(day AS INT) FROM purchases", 422, "Cannot cast day (DATE) to INT"),
+    ("SELECT ^CAST(time AS BIGINT) FROM purchases", 422, "Write EXTRACT(EPOCH FROM time) for seconds since 1970."),
+    ("SELECT ^CAST(user_id AS TIMESTAMP) FROM purchases", 422, "Write TO_TIMESTAMP(user_id) for seconds since 1970 or"),
+    ("SELECT ^STRPTIME(name, '%d') FROM purchases", 422, "in WITH how it is written: 'timestamp.format' = 'dd.MM.yyyy"),
     ("SELECT ^UPPER(price) FROM purchases", 422, "UPPER(text) does not fit price (DOUBLE)"),
     ("SELECT ^UPPER() FROM purchases", 422, "does not take 0 argument(s)"),
     ("SELECT ^IF(ok, 1) FROM purchases", 422, "IF(condition, value, else) does not take 2 argument(s)"),
@@ -147,7 +155,8 @@ REFUSED = [
     ("SELECT name ^LIKE 'a!b' ESCAPE '!' FROM purchases", 422, "must precede %, _ or itself"),
     (f"SELECT ^{'9' * 39} FROM purchases", 422, "at most 38 digits"),
     ("SELECT ^1e999 FROM purchases", 422, "beyond what a DOUBLE holds"),
-    (f"SELECT SUM(^name) {W}", 422, "SUM needs a number; got name (VARCHAR)"),
+    (f"SELECT SUM(^name) {W}", 422, "SUM needs a number; got name (VARCHAR). Write CAST(name AS DOUBLE): NULL for"),
+    ("SELECT Preis in ^€ FROM purchases", 400, "put the name that it is part of in double quotes"),
     (f"SELECT MAX(^ok) {W}", 422, "Write CAST(… AS INT)"),
     # aggregates and windows
     ("SELECT ^COUNT(*) FROM purchases", 422, "An aggregate needs a window; write FROM purchases [RANGE 8 SECONDS]"),
@@ -285,6 +294,33 @@ def test_refusals_say_what_and_where(marked: str, status: int, message: str) -> 
     assert error.position is not None
     expected = (before.count("\n") + 1, len(before) - before.rfind("\n"))
     assert (error.position.line, error.position.column) == expected
+
+
+@pytest.mark.parametrize(
+    "number", ["1764547200000", "1764547200", "gem_pack", "gem_pack * 2", "0.5", "CAST(NULL AS INT)"]
+)
+@pytest.mark.parametrize("comparison", ["time > {}", "{} <= day", "time BETWEEN {} AND {}", "time IN ({}, {})"])
+def test_what_a_refused_comparison_of_times_with_numbers_advises_is_taken(comparison: str, number: str) -> None:
+    detail = refused(f"SELECT price FROM purchases WHERE {comparison.replace('{}', number)}").detail
+    advised = re.findall(r"TO_TIMESTAMP\(.+?\)(?= for)", detail)
+    assert len(advised) == (1 if number[0].isdigit() else 2)
+    for text in advised:
+        assert selection(f"SELECT price FROM purchases WHERE {comparison.replace('{}', text)}").where is not None
+
+
+def test_advice_has_the_quotes_that_a_name_needs() -> None:
+    catalog = {"s": define('CREATE STREAM s ("Preis in €" VARCHAR, "ms ""x""" BIGINT, time TIMESTAMP LATENESS INTERVAL'
+                           " '1' SECOND) WITH (connector = 'push')", "s-1")}  # fmt: skip
+    for sql, advised in (
+        ('SELECT SUM("Preis in €") AS x FROM s [RANGE 1 HOUR]', 'CAST("Preis in €" AS DOUBLE)'),
+        ('SELECT SUM(a."Preis in €") AS x FROM s [RANGE 1 HOUR] AS a', 'CAST("Preis in €" AS DOUBLE)'),
+        ('SELECT 1 AS x FROM s WHERE time > "ms ""x"""', 'TO_TIMESTAMP("ms ""x""" / 1000.0)'),
+    ):
+        with pytest.raises(BraidError) as caught:
+            plan_select(sql, catalog)
+        assert advised in caught.value.detail
+    plan_select('SELECT SUM(CAST("Preis in €" AS DOUBLE)) AS x FROM s [RANGE 1 HOUR]', catalog)
+    plan_select('SELECT 1 AS x FROM s WHERE time > TO_TIMESTAMP("ms ""x""" / 1000.0)', catalog)
 
 
 def test_a_text_beyond_the_limit_is_refused() -> None:

@@ -86,17 +86,29 @@ def test_no_tuple_has_come() -> None:
 def test_all_tuples_came_before_the_query_began() -> None:
     answer = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12})
     assert answer["reason"] == "no_tuple"
-    assert "12 came, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
-    assert "starts at 'earliest' reads those" in answer["detail"]
+    assert "12 were read, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
+    assert "starts at 'earliest' sees them" in answer["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 3, "malformed": 4})
-    assert "Set aside: 3 late, 4 malformed; GET" in late["detail"]
+    assert "Of stream purchases, 3 late and 4 malformed rows are set aside; GET" in late["detail"]
+    late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 1})
+    assert "Of stream purchases, 1 late row is set aside; GET" in late["detail"]
 
 
-def test_all_inputs_are_malformed() -> None:
-    answer = why(running(), purchases={"malformed": 9})
-    assert answer["reason"] == "malformed"
+@pytest.mark.parametrize("state", ["RUNNING", "CATCHING_UP", "RETIRED", "FINISHED"])
+def test_all_inputs_are_malformed(state: str) -> None:
+    answer = why(replace(running(), state=state), purchases={"malformed": 9})
+    assert (answer["reason"], answer["stream"]) == ("malformed", "purchases")
     assert "All 9 inputs" in answer["detail"]
     assert "GET /streams/purchases/dead-letters" in answer["detail"]
+    assert "braid streams purchases --dead-letters" in answer["detail"]
+
+
+def test_a_query_that_is_over_says_which_rows_were_set_aside() -> None:
+    over = replace(running(), state="FINISHED")
+    assert why(over, purchases={"clock": 5, "tuples": 2})["detail"] == "It is over, and no row will come."
+    answer = why(over, purchases={"clock": 5, "tuples": 2, "late": 2, "malformed": 1})
+    assert answer["reason"] == "ended"
+    assert "Of stream purchases, 2 late and 1 malformed rows are set aside" in answer["detail"]
 
 
 @pytest.mark.parametrize("problem", [{"unavailable": "no broker answers"}, {"error": "no broker answers"}])

@@ -73,8 +73,9 @@ def test_it_is_read_as_a_whole_document_wherever_it_is_cut(
     [
         (b"", "Column 't' must be there once, got it 0 times among ''"),
         (b"\n\n", "Column 't' must be there once"),
-        (b"k,x,s\n1,2,a\n", "Column 't' must be there once, got it 0 times among 'k', 'x', 's'"),
-        (f"1,2,a,{TIME}\n".encode(), "Column 't' must be there once"),
+        (b"k,x,s\n1,2,a\n", "Column 't' must be there once, got it 0 times among 'k', 'x', 's'.$"),
+        (f"1,2,a,{TIME}\n".encode(), "must be there once, .* The first line must name the columns, with ',' between"),
+        (b"k,tt\n1,2\n", "among 'k', 'tt'. Is it 'tt'?"),
         (f"t,k,K\n{TIME},1,2\n".encode(), "Column 'k' must be there once"),
         (f't,t\n{TIME},{TIME}\n'.encode(), "Column 't' must be there once, got it 2 times"),
         (b'"t\n', "closed by quotes"),
@@ -88,6 +89,15 @@ def test_names_that_do_not_fit_refuse_the_body(body: bytes, says: str) -> None:
         body = body.replace(b"k,K", b"K,K")
     with pytest.raises(MalformedRequest, match=says):
         decode(body, CSV, SCHEMA)
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|", ","])
+def test_the_names_tell_the_delimiter(delimiter: str) -> None:
+    body = f'k{delimiter}s{delimiter}T\n1{delimiter}"a{delimiter}b"{delimiter}{TIME}\n'.encode()
+    decoded = decode(body, CSV, SCHEMA)
+    assert decoded.malformed == ()
+    assert decoded.tuples.column("s").to_pylist() == [f"a{delimiter}b"]
+    assert decoded.missing == ("x",)
 
 
 def test_a_body_without_any_column_of_the_stream_is_refused() -> None:

@@ -10,9 +10,9 @@ from braid.sources.inference.columns import MISSING, Column
 from braid.sources.inference.event_time import DAY, HOUR, MINUTE, SECOND, Disorder, choose_event_time, rounded
 
 
-def column(name: str, *seconds: int | None, epoch: str = "") -> Column:
+def column(name: str, *seconds: int | None, time_format: str = "") -> Column:
     us = np.array([MISSING if s is None else s * SECOND for s in seconds], np.int64)
-    return Column(name, BIGINT if epoch else TIMESTAMP, "", seconds.count(None), us, epoch)
+    return Column(name, BIGINT if time_format else TIMESTAMP, "", seconds.count(None), us, time_format)
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ def column(name: str, *seconds: int | None, epoch: str = "") -> Column:
         ([column("pickup_datetime", 1, 2), column("dropoff_datetime", 1, 2)], "pickup_datetime"),
         ([column("time", 1, None), column("a", 1, 2)], "a"),
         ([column("time", 5, 5), column("a", 1, 2)], "a"),
-        ([column("ts", 1, 2, epoch="epoch-millis"), column("a", 1, 2)], "a"),
-        ([column("ts", 1, 2, epoch="epoch-millis"), Column("a", VARCHAR)], "ts"),
+        ([column("ts", 1, 2, time_format="epoch-millis"), column("a", 1, 2)], "a"),
+        ([column("ts", 1, 2, time_format="epoch-millis"), Column("a", VARCHAR)], "ts"),
     ],
 )
 def test_the_likeliest_column_is_chosen_and_the_others_are_told(columns: list[Column], chosen: str) -> None:

@@ -172,7 +172,7 @@ def test_numbers_since_1970_are_known_by_their_size_and_where_need_be_their_name
         column_of_json(name, [number, None]),
         column_of_arrow(name, pa.array([number, None], pa.int64())),
     ):
-        assert column.epoch == epoch
+        assert column.time_format == epoch
         if epoch:
             assert column.times is not None
             assert column.times.tolist() == [_us(number), MISSING]

@@ -1,0 +1,68 @@
+"""Times in local notations, such as ``31.01.2026 14:05``: which pattern of ``timestamp.format`` reads such a column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from braid.sources.formats.time_patterns import read_pattern
+
+_DATES = ("yyyy-MM-dd", "dd.MM.yyyy", "dd/MM/yyyy", "MM/dd/yyyy", "dd-MM-yyyy", "yyyy/MM/dd")
+_SHORT_DATES = ("d.M.yyyy", "d/M/yyyy", "M/d/yyyy", "d.M.yy", "d/M/yy", "M/d/yy")
+_CLOCKS = ("HH:mm:ss", "HH:mm", "hh:mm a", "hh:mm:ss a")
+_SHORT_CLOCKS = ("H:mm[:ss]", "h:mm[:ss] a")
+_PATTERNS = (
+    *(f"{day} {clock}" for day in _DATES for clock in _CLOCKS),
+    *(f"{day} {clock}" for day in (*_DATES, *_SHORT_DATES) for clock in _SHORT_CLOCKS),
+)
+"""All that are tried; of several that read as many texts, the first."""
+_LIKELY = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\s+\d", re.ASCII)
+_NEARLY_ALL = 0.95
+"""A pattern must read such a part of the texts that differ; the others are wrong."""
+_LOOKED_AT = 50
+
+
+@dataclass(frozen=True)
+class Notation:
+    """A pattern, the microseconds since 1970 of the texts that it reads, and another that reads them, too, if any."""
+
+    pattern: str
+    times: dict[str, int]
+    other: str = ""
+
+
+def notation_of(texts: Iterable[str]) -> Notation | None:
+    """Return how nearly all of some texts are written as times of a day, None where no pattern reads them."""
+    distinct = list(dict.fromkeys(texts))
+    first = list(islice(distinct, _LOOKED_AT))
+    if sum(_LIKELY.match(text) is not None for text in first) < len(first) / 2:
+        return None
+    likely = [pattern for pattern in _PATTERNS if len(_read(pattern, first)) >= len(first) / 2]
+    read = {pattern: times for pattern in likely if _are_enough(times := _read(pattern, distinct), distinct)}
+    if not read:
+        return None
+    best = max(read, key=lambda pattern: len(read[pattern]))  # the first of those
+    return Notation(best, read[best], next(_otherwise(best, read), ""))
+
+
+def _are_enough(times: dict[str, int], texts: list[str]) -> bool:
+    return bool(times) and len(times) >= _NEARLY_ALL * len(texts)
+
+
+def _otherwise(best: str, read: dict[str, dict[str, int]]) -> Iterator[str]:
+    """Yield the patterns that read the same texts as other times: days and months may change their places."""
+    for pattern, times in read.items():
+        if times.keys() >= read[best].keys() and any(times[text] != us for text, us in read[best].items()):
+            yield pattern
+
+
+def _read(pattern: str, texts: Iterable[str]) -> dict[str, int]:
+    """Return the texts that a pattern reads, with their times."""
+    parsed, times = read_pattern(pattern), dict[str, int]()
+    for text in texts:
+        with suppress(ValueError):
+            times[text] = parsed.parse(text)
+    return times

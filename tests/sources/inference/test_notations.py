@@ -1,0 +1,66 @@
+"""Local notations of times: the pattern that reads them, and what is taken for no time at all."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from braid.sources.inference.columns import MISSING, column_of_texts
+from braid.sources.inference.notations import notation_of
+
+MOMENTS = [dt.datetime(2026, 3, day, hour, 5, 7) for day in (2, 14, 31) for hour in (0, 9, 17)]
+
+
+@pytest.mark.parametrize(
+    ("written", "pattern"),
+    [
+        ("%d.%m.%Y %H:%M", "dd.MM.yyyy HH:mm"),
+        ("%d.%m.%Y %H:%M:%S", "dd.MM.yyyy HH:mm:ss"),
+        ("%Y-%m-%d %H:%M", "yyyy-MM-dd HH:mm"),
+        ("%d/%m/%Y %H:%M", "dd/MM/yyyy HH:mm"),
+        ("%m/%d/%Y %I:%M %p", "MM/dd/yyyy hh:mm a"),
+        ("%-m/%-d/%Y %-H:%M", "M/d/yyyy H:mm[:ss]"),
+        ("%-m/%-d/%y %-I:%M:%S %p", "M/d/yy h:mm[:ss] a"),
+    ],
+)
+def test_a_pattern_that_reads_all_texts_is_found(written: str, pattern: str) -> None:
+    notation = notation_of(moment.strftime(written) for moment in MOMENTS)
+    assert notation is not None
+    assert (notation.pattern, notation.other) == (pattern, "")
+    for moment in MOMENTS:
+        us = notation.times[moment.strftime(written)]
+        read = dt.datetime.fromtimestamp(us / 1e6, dt.UTC).replace(tzinfo=None)
+        assert (read.date(), read.hour, read.minute) == (moment.date(), moment.hour, moment.minute)
+
+
+def test_days_that_may_be_months_are_said() -> None:
+    notation = notation_of(["02/03/2026 08:00", "04/05/2026 09:00"])
+    assert notation is not None
+    assert (notation.pattern, notation.other) == ("dd/MM/yyyy HH:mm", "MM/dd/yyyy HH:mm")
+    column = column_of_texts("at", ["02/03/2026 08:00", "04/05/2026 09:00"])
+    assert column.why == "'MM/dd/yyyy HH:mm' would fit as well"
+
+
+def test_few_wrong_times_are_left_out() -> None:
+    texts = [f"{day:02d}.03.2026 {hour:02d}:00" for day in range(1, 30) for hour in range(20)]
+    column = column_of_texts("Datum", [*texts, "31.02.2026 10:00", None])
+    assert str(column.type) == "VARCHAR", "what it is where it is not the event time: it takes all texts"
+    assert (column.time_format, column.nulls) == ("dd.MM.yyyy HH:mm", 2)
+    assert column.times is not None
+    assert column.times[-2:].tolist() == [MISSING, MISSING]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        ["2026-01-31", "2026-02-01"],
+        ["1.2.3", "1.2.4 5"],
+        ["31.12.2026", "01.01.2027"],
+        ["31.12.2026 10:00", "soon", "later"],
+        ["12:30", "13:30"],
+    ],
+)
+def test_other_texts_are_no_times(texts: list[str]) -> None:
+    assert notation_of(texts) is None
