@@ -14,6 +14,7 @@ from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
 from braid.session.state.times import rfc3339
+from braid.sources.core.derived import is_derived, queries_behind
 from braid.sources.core.replays import origin_of
 
 REASONS = (
@@ -99,6 +100,8 @@ def _unheard(record: QueryRecord, streams: list[tuple[str, StreamState]]) -> Ite
 
 def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
     name = state.definition.name
+    if is_derived(state.definition.id):
+        return _no_row_of_a_query(state, since)
     malformed = next(_malformed([(state.definition.id, state)]), None)
     if malformed is not None:
         return malformed
@@ -109,6 +112,15 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
         f" {rfc3339(since)}, where the query begins. A query that starts at 'earliest' sees them, too."
     )
     return _reason("no_tuple", detail + _set_aside(state), name)
+
+
+def _no_row_of_a_query(state: StreamState, since: int | None) -> dict[str, Any]:
+    name = state.definition.name
+    whose = f"GET /queries/{queries_behind(state.definition.id)[0]} says what that waits for."
+    if since is None:
+        return _reason("no_tuple", f"Query {name}, which it reads, has given no row since. {whose}", name)
+    detail = f"Query {name}, which it reads, has given no row after {rfc3339(since)}, where the query begins. {whose}"
+    return _reason("no_tuple", detail, name)
 
 
 def _malformed(streams: Iterable[tuple[str, StreamState]]) -> Iterator[dict[str, Any]]:
@@ -180,11 +192,14 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
 
 def _not_over(state: StreamState, watermark: int, end: int, hint: str) -> dict[str, Any]:
     name = state.definition.name
-    moves = rfc3339(end + state.definition.schema.lateness_us)
-    detail = (
-        f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where the window ends. A row"
-        f" with a time from {moves} on moves it there, and so does POST /streams/{name}/watermark. {hint}"
-    )
+    detail = f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where the window ends. "
+    if is_derived(state.definition.id):
+        detail += f"It follows the windows of that query, and the streams that these are of. {hint}"
+    else:
+        moves = rfc3339(end + state.definition.schema.lateness_us)
+        detail += (
+            f"A row with a time from {moves} on moves it there, and so does POST /streams/{name}/watermark. {hint}"
+        )
     return _reason("watermark", detail, name, watermark, end)
 
 

@@ -279,3 +279,18 @@ def test_a_query_that_starts_in_the_past_of_rows_replays_them(driver: Driver) ->
     driver.session.queries.begin_delete([outer, same, bounded], False).wait()
     driver.flush()
     assert streams(driver) == {"s-1"}
+
+
+def test_what_a_query_over_a_query_waits_for_names_that_one(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    (outer,) = driver.run(OVER.format("revenue"))
+    waiting = driver.session.lookup.describe(outer)["waiting_for"]
+    assert waiting["detail"] == (
+        "Query revenue, which it reads, has given no row since. GET /queries/q-1 says what that waits for."
+    )
+    minute = BEGINNING // (60 * SECOND) * 60 * SECOND
+    driver.newest["q-1"] = minute
+    driver.batch({"s-1": 10})
+    detail = driver.session.lookup.describe(outer)["waiting_for"]["detail"]
+    assert "It follows the windows of that query" in detail
+    assert "POST /streams" not in detail
