@@ -203,7 +203,7 @@ def _summary(query: Mapping[str, Any], with_reason: bool) -> dict[str, Any]:
     reason = str((query.get("waiting_for") or {}).get("reason"))
     return {
         "id": query.get("id"),
-        "name": query.get("name"),
+        "name": "(subquery)" if query.get("subquery") else query.get("name"),
         "state": query.get("state"),
         "rows": query.get("rows_out"),
         **({"no rows, since": REASONS.get(reason)} if with_reason else {}),

@@ -80,6 +80,7 @@ QUERY: Json = {
     "group": None,
     "operator": "select",
     "sink": None,
+    "subquery": False,
     "error": None,
     "waiting_for": None,
     "delivery": None,

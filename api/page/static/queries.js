@@ -159,7 +159,7 @@ function update(node, query, sharers, trend) {
   const [head, state, rows, latency, line, sharing] = node.children;
   const [over, sql] = head.children;
   const tag = over.lastElementChild;
-  say(tag, [query.name ? query.id : null, query.tenant].filter(Boolean).join(" · "));
+  say(tag, [query.name ? query.id : null, query.subquery ? "subquery" : null, query.tenant].filter(Boolean).join(" · "));
   tag.hidden = tag.textContent === "";
   say(sql, query.sql.replace(/\s+/g, " "));
   set(sql, "title", query.sql);

@@ -96,7 +96,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
 
   function render() {
     say(title, query.name ?? query.id);
-    say(tag, [query.name ? query.id : null, query.tenant].filter(Boolean).join(" · "));
+    say(tag, [query.name ? query.id : null, query.subquery ? "subquery" : null, query.tenant].filter(Boolean).join(" · "));
     tag.hidden = tag.textContent === "";
     say(state, stateOf(query));
     set(state, "data-state", query.state.toLowerCase());
