@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,7 +19,7 @@ from tests.kit.duck import connected
 from tests.kit.service import RunningService
 from tests.oracle.compare import match_rows
 from tests.oracle.model import Kind, Row
-from tests.oracle.nexmark_rows import Burst, events
+from tests.oracle.nexmark_rows import Burst, Event, events
 from tests.oracle.test_relations import NDJSON, SECONDS, all_rows
 from tests.oracle.wire import parse_time
 
@@ -115,16 +114,19 @@ REFERENCES = {
 }
 
 
-def page_queries() -> dict[str, str]:
-    """Return the page's SELECTs by its headings."""
-    queries: dict[str, str] = {}
-    for heading, section in re.findall(r"^### (q\d+)\n(.*?)(?=^###|\Z)", PAGE, re.MULTILINE | re.DOTALL):
-        for number, (_, text) in enumerate(fences(section)):
-            queries[heading if number == 0 else f"{heading}, second"] = text.strip()
-    return queries
+def printed() -> dict[str, list[str]]:
+    """Return the statements of each section of the page, by its heading."""
+    sections = re.findall(r"^##+ ([^\n]*)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return {heading: [text.strip() for _, text in fences(section)] for heading, section in sections}
 
 
-PRINTED = page_queries()
+SECTIONS = printed()
+PRINTED = {
+    heading if number == 0 else f"{heading}, second": text
+    for heading, texts in SECTIONS.items()
+    for number, text in enumerate(texts)
+    if re.fullmatch(r"q\d+", heading)
+}
 QUERIES = PRINTED | {
     f"{name}, of all time": text.replace(MINUTE, "[RANGE 36500 DAYS]")
     for name, text in PRINTED.items()
@@ -137,30 +139,27 @@ def duck_sql(name: str) -> str:
     return REFERENCES.get(name) or re.sub(r" \[RANGE \d+ DAYS?\]", "", QUERIES[name]).rstrip(";")
 
 
-Rows = dict[str, list[dict[str, Any]]]
+SIDE_INPUT = [{"key": key, "value": f"value {key % 17}"} for key in range(0, 10_000, 3)]
 
 
 @pytest.fixture(scope="module")
-def tuples() -> Rows:
-    """Return the rows of each stream in the order in which they come: up to three seconds out of order."""
+def made() -> list[Event]:
+    """Return the events in the order in which they come: up to three seconds out of order."""
     draw = random.Random(SEED)
-    made = [
+    ordered = [
         (row["dateTime"] + timedelta(milliseconds=draw.randrange(DISORDER_MS)), stream, row)
         for stream, row in events(SEED, EVENTS_PER_SECOND, BURSTS)
     ]
-    rows: Rows = defaultdict(list)
-    for number, (_, stream, row) in enumerate(sorted(made, key=lambda each: each[0])):
-        rows[stream].append({**row, "push": number // EVENTS_PER_PUSH})
-    rows["side_input"] = [{"key": key, "value": f"value {key % 17}"} for key in range(0, 10_000, 3)]
-    return rows
+    return [(stream, row) for _, stream, row in sorted(ordered, key=lambda each: each[0])]
 
 
 @pytest.fixture(scope="module")
-def duck(tuples: Rows) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Return DuckDB with the streams as tables, and the function that it calls otherwise."""
+def duck(made: list[Event]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Return DuckDB with the streams as tables, and a function that it calls otherwise."""
     with connected() as connection:
-        for name, rows in tuples.items():
-            connection.register(name, pa.Table.from_pylist(rows).drop_columns([] if name == "side_input" else ["push"]))
+        for stream in STREAMS:
+            connection.register(stream, pa.Table.from_pylist([row for of, row in made if of == stream]))
+        connection.register("side_input", pa.Table.from_pylist(SIDE_INPUT))
         connection.execute(
             "CREATE TEMP MACRO date_format(t, f) AS"
             " CASE f WHEN 'yyyy-MM-dd' THEN strftime(t, '%Y-%m-%d') WHEN 'HH:mm' THEN strftime(t, '%H:%M') END"
@@ -168,26 +167,33 @@ def duck(tuples: Rows) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["A stream for each kind", "One stream of all events"])
 def answers(
-    service: RunningService, tuples: Rows, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, service: RunningService, made: list[Event], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, list[dict[str, Json]]]]:
     """Return the rows that the service gives for each query, all of them at once over the same streams."""
     path = tmp_path_factory.mktemp("nexmark") / "side_input.csv"
-    path.write_text("key,value\n" + "".join(f"{row['key']},{row['value']}\n" for row in tuples["side_input"]))
+    path.write_text("key,value\n" + "".join(f"{row['key']},{row['value']}\n" for row in SIDE_INPUT))
     with Api(service.url) as api:
-        for language, text in fences(PAGE):
-            if language == "sql" and text.startswith("CREATE STREAM"):
-                api.create_stream(text)
-            elif language == "sql" and text.startswith("CREATE TABLE"):
-                api.create_table(text.replace("side_input.csv", str(path)))
+        api.create_table(SECTIONS["The streams"][0].replace("side_input.csv", str(path)))
+        streams = []
+        for text in SECTIONS[request.param]:
+            if text.startswith("CREATE STREAM"):
+                streams.append(api.create_stream(text)["name"])
+            else:
+                api.create_queries([{"sql": text}])
         created = api.create_queries([{"sql": text} for text in QUERIES.values()])
-        for number in range(max(row["push"] for row in tuples["bid"]) + 1):
-            for stream in STREAMS:
-                lines = [orjson.dumps(row) for row in tuples[stream] if row["push"] == number]
-                answer = api.push(stream, NDJSON, b"\n".join(lines))
-                assert answer["accepted"] == len(lines), answer
-        for stream in STREAMS:
+        for first in range(0, len(made), EVENTS_PER_PUSH):
+            lines: dict[str, list[bytes]] = {stream: [] for stream in streams}
+            for kind, row in made[first : first + EVENTS_PER_PUSH]:
+                if kind in lines:
+                    lines[kind].append(orjson.dumps(row))
+                else:
+                    lines["datagen"].append(orjson.dumps({"event_type": STREAMS.index(kind), kind: row}))
+            for stream in streams:
+                answer = api.push(stream, NDJSON, b"\n".join(lines[stream]))
+                assert answer["accepted"] == len(lines[stream]), answer
+        for stream in streams:
             api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
         for query in created:
             api.wait_state(query["id"], "FINISHED", deadline_seconds=SECONDS)
