@@ -180,6 +180,8 @@ class Scope:
             schema = self.definition.schema
             hidden = {name.lower() for name in schema.hidden} if isinstance(schema, StreamSchema) else set()
             hidden |= self._merged if qualifier is None else set()
+            # rows of windows have the bounds of their own
+            hidden |= {f.name.lower() for f in schema.fields if self.windowed and shown_name(f.name) != f.name}
             fields = (f for f in schema.fields if f.name.lower() not in hidden)
             yield from ((shown_name(f.name), Column(f.name, f.type)) for f in fields)
         for table in self._tables:

@@ -68,10 +68,10 @@ class BraidParser(ExpressionParser):
             at, name = self.start, self.name("the name of a subquery")
             if name.lower() in named:
                 raise self.not_allowed(f"Names in WITH must differ; {name!r} is there twice.", at)
-            if self.at("("):
-                raise self.not_allowed("Name the columns in the SELECT of the subquery, with AS.")
+            columns_at = self.start
+            columns = self._parse_column_names() if self.accept("(") else ()
             self.expect("AS", "and a SELECT in brackets")
-            named[name.lower()] = self._parse_bracketed()
+            named[name.lower()] = self._with_columns(self._parse_bracketed(), columns, columns_at)
             if not self.accept(","):
                 return tuple(named.items())
 
@@ -224,8 +224,11 @@ class BraidParser(ExpressionParser):
         source = self._parse_range_of(source)
         alias = self._optional_name("the alias of the stream")
         source = source if alias is None else replace(source, alias=alias)
+        columns_at = self.start
         if source.unnest is not None and alias is not None and self.accept("("):
             source = replace(source, unnest=replace(source.unnest, columns=self._parse_column_names()))
+        elif source.select is not None and alias is not None and self.accept("("):
+            source = replace(source, select=self._with_columns(source.select, self._parse_column_names(), columns_at))
         # the window may also follow the alias
         source = self._parse_range_of(source)
         table = exp.Table(this=exp.Identifier(this=source.stream))
@@ -260,6 +263,19 @@ class BraidParser(ExpressionParser):
             names.append(self.name("the name of a column"))
         self.expect(")")
         return tuple(names)
+
+    def _with_columns(self, select: Select, names: tuple[str, ...], at: int) -> Select:
+        """Return a subquery whose columns have other names, where there are some."""
+        if not names:
+            return select
+        if len(names) != len(select.items) or any(item.node.kind == "star" for item in select.items):
+            raise self.not_allowed(
+                "The names in brackets are those of the columns that the SELECT of the subquery lists, one each; or"
+                " write AS there.",
+                at,
+            )
+        items = (replace(item, alias=name) for item, name in zip(select.items, names, strict=True))
+        return replace(select, items=tuple(items))
 
     def _parse_range_of(self, source: WindowedSource) -> WindowedSource:
         if not self.at("["):

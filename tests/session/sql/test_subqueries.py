@@ -35,6 +35,10 @@ def plan(sql: str) -> PlannedSelect:
             " WHERE user_id > 3 AND price + 1 > 1 GROUP BY gem_pack HAVING SUM(price + 1) > 5",
         ),
         (
+            "WITH a (p) AS (SELECT price FROM purchases) SELECT q FROM (SELECT p FROM a WHERE p > 1) AS b (q)",
+            "SELECT price AS q FROM purchases WHERE price > 1",
+        ),
+        (
             "WITH a AS (SELECT price AS p FROM purchases), b AS (SELECT p AS q FROM a WHERE p > 1) SELECT q FROM b",
             "SELECT price AS q FROM purchases WHERE price > 1",
         ),
@@ -77,7 +81,7 @@ def test_union_all_puts_the_rows_of_all_selects_together() -> None:
     assert twice.streams == (f"{once.id}+{once.id}",)
 
 
-@pytest.mark.parametrize("named", ["window_start, window_end", "x.window_end"])
+@pytest.mark.parametrize("named", ["window_start, window_end", "x.window_end", "x.window_start"])
 def test_grouping_by_the_bounds_of_an_inner_window_means_that_window(named: str) -> None:
     query, _ = plan(f"SELECT MAX(n) AS m FROM ({INNER}) AS x GROUP BY {named}")
     assert query.window == Window(10 * SECOND, 10 * SECOND)
@@ -109,6 +113,9 @@ def test_the_outer_window_is_meant_by_its_bounds_and_the_inner_one_by_its_name()
 def test_star_leaves_the_event_time_out() -> None:
     query, _ = plan(f"SELECT * FROM ({INNER}) AS x")
     assert [output.name for output in query.outputs] == ["window_start", "window_end", "gem_pack", "n"]
+    windowed, _ = plan(f"SELECT x.* FROM ({INNER}) [RANGE 1 MINUTE] AS x")
+    assert [output.name for output in windowed.outputs] == ["window_start", "window_end", "gem_pack", "n"]
+    assert [str(output.expression) for output in windowed.outputs[:2]] == ["window_start", "window_end"]
     timed, _ = plan(f"SELECT window_time FROM ({INNER}) AS x")
     assert [output.name for output in timed.outputs] == ["window_time"]
 
@@ -136,6 +143,7 @@ def test_a_derived_stream_knows_the_windows_of_its_rows() -> None:
         ("WITH a AS (SELECT price FROM b), b AS (SELECT price FROM purchases) SELECT price FROM a", "'b'"),
         (f"SELECT n FROM ({INNER} EMIT STREAM) AS x", "leave EMIT out"),
         ("SELECT price FROM " + "(SELECT price FROM " * 17 + "purchases" + ")" * 17, "nested 16 deep"),
+        ("SELECT a FROM (SELECT price, gem_pack FROM purchases) AS x (a)", "one each"),
         (f"SELECT x.price FROM ({INNER}) AS x", "x has window_start, window_end, gem_pack, n"),
     ],
 )
