@@ -32,14 +32,8 @@ from braid.operators.state.components import COUNT_NAME, component_named, names_
 from braid.operators.state.merging import DENSE_ENTRIES, Renumbered, common_keys, common_ranks, component_names
 from braid.operators.state.query_runs import Partials, QueryRuns
 from braid.operators.state.totals import empty
-from braid.operators.windowing.fired_rows import (
-    DistinctCounts,
-    Fired,
-    FiredRows,
-    Reductions,
-    WindowContents,
-    counts_distinct,
-)
+from braid.operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, counts_distinct
+from braid.operators.windowing.window_contents import Reductions, WindowContents
 
 # so many numbers of (queries, keys) at once
 _MAX_AT_ONCE = 1 << 22
@@ -52,17 +46,19 @@ def fire(
     upto: int,
     failures: dict[str, str] | None = None,
     distinct: Mapping[str, Sequence[Bucket]] | None = None,
+    may_form_later: bool = False,
 ) -> Fired | None:
     """Return the rows of all windows that end in ``(after, upto]``, or None when there are none.
 
     ``buckets`` and ``queries`` are those of one operator, ``distinct`` the buckets in which an expression, given by its
     text, is one more key: those of COUNT(DISTINCT expression). Groups without tuples and groups that HAVING excludes
-    are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
+    are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message. With
+    ``may_form_later`` rows are formed when they are read, where that is less to write.
     """
     if not buckets:
         return None
     slices = np.unique(np.concatenate([b.slices for b in buckets]), axis=0)
-    rows = FiredRows({} if failures is None else failures)
+    rows = FiredRows({} if failures is None else failures, may_form_later)
     by_space = _by_space(buckets)
     wide_by_space = {argument: _by_space(wide) for argument, wide in (distinct or {}).items()}
     for space, due in queries.due(slices, after, upto):

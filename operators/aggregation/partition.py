@@ -81,7 +81,9 @@ class AggregationPartition:
 def _fire(name: str, operator: OperatorQueries, after: int, upto: int, batch: FiringBatch) -> Fired | None:
     buckets = batch.held.buckets
     distinct = {argument: buckets.get(distinct_operator(name, argument), []) for argument in operator.distinct}
-    return fire(buckets[name], operator.windowed, after, upto, batch.failures, distinct)
+    # changes have columns of their own, and early rows are compared
+    may_form_later = not operator.has_changelogs and not operator.early
+    return fire(buckets[name], operator.windowed, after, upto, batch.failures, distinct, may_form_later)
 
 
 def needed_slices(buckets: Sequence[Partials], operator: OperatorQueries, reached: int | None) -> list[Mask]:

@@ -212,6 +212,31 @@ def add_runs(result: Numbers, query: Numbers, low: Numbers, high: Numbers, cells
 
 
 @njit(cache=True, nogil=True)
+def count_present(
+    lengths: Numbers, first_run: Numbers, runs: Numbers, low: Numbers, high: Numbers, sums: Numbers
+) -> None:
+    """Count, for each query, the keys whose counts are not zero in its cells.
+
+    Query q has the ``runs[q]`` runs ``[low, high)`` from number ``first_run[q]`` on; ``sums``, shape (cells + 1, keys),
+    are running sums of counts.
+    """
+    keys = sums.shape[1]
+    for q in range(lengths.size):
+        n = 0
+        if runs[q] == 1:
+            first, last = sums[low[first_run[q]]], sums[high[first_run[q]]]
+            for k in range(keys):
+                n += last[k] != first[k]
+        else:
+            for k in range(keys):
+                is_present = False
+                for run in range(first_run[q], first_run[q] + runs[q]):
+                    is_present |= sums[high[run], k] != sums[low[run], k]
+                n += is_present
+        lengths[q] = n
+
+
+@njit(cache=True, nogil=True)
 def occupied_per_group(counts: Numbers, group_starts: Numbers) -> Numbers:
     """Return how many entries of ``counts``, shape (cells, slices, keys), are above zero in each group of keys.
 
@@ -311,4 +336,6 @@ def warm_up() -> None:
     table_of_one = np.zeros((2, 1), dtype=np.int64)
     running_sums(table_of_one, table_of_one[:1].copy())
     add_runs(table_of_one.copy(), counts, counts, counts, table_of_one, table_of_one)
+    none = np.zeros(1, dtype=np.int64)
+    count_present(none, none, none, none, none, table_of_one)
     count_pairs(np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.bool_), at, at, counts, starts, at, counts)

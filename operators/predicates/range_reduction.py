@@ -137,6 +137,12 @@ class RangeReduction:
             result[query] = self._ufunc.reduce(cells[mask], axis=0)
         return result
 
+    def lengths(self, runs: CellRuns) -> Places:
+        """Return for how many keys the cells of each query, which are counts, are not zero altogether."""
+        lengths = np.empty(runs.queries, dtype=np.int64)
+        kernels.count_present(lengths, runs.starts, runs.counts, runs.low, runs.high, self._running)
+        return lengths
+
     def _add_runs(self, result: npt.NDArray[Any], query: Places, low: Places, high: Places) -> None:
         """Add a run to each of some queries: block by block from the ends towards the middle."""
         level = 0

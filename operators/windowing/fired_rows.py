@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -17,20 +17,25 @@ from braid.operators.aggregation.due import Due, WindowsToFire
 from braid.operators.arrays import Numbers
 from braid.operators.live_queries import LiveQuery
 from braid.operators.predicates.query_set import Bools
-from braid.operators.predicates.range_reduction import CellRuns, RangeReduction
 from braid.operators.query_parts import Measure
 from braid.operators.state import components
 from braid.operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from braid.operators.state.keys import key_columns, unite_keys
 from braid.operators.state.totals import empty
 from braid.operators.tuples import Tuples
+from braid.operators.windowing.window_cells import WindowCells
+from braid.operators.windowing.window_contents import Reductions, WindowContents
 from braid.operators.windowing.window_rows import WindowRows
 from braid.sources.core.columns import arrays_of, one_array
+from braid.sources.core.schema import BIGINT
 
 Places = npt.NDArray[np.int64]
 
 # rows are copied together where the parts that they come in are shorter than this
 _MIN_CHUNK = 4096
+# rows of windows are formed when they are read where they are so many, and so many for each entry, and where the query
+# with most of them reads so many entries for a row at most: 256 take half as long as making a row JSON
+_MIN_FORMED_LATER, _ROWS_PER_ENTRY, _MAX_ENTRIES_PER_ROW = 1 << 16, 4, 256
 
 
 @dataclass(frozen=True)
@@ -55,59 +60,6 @@ class Fired:
     def table(self) -> pa.Table:
         """The rows with the columns ``_slot``, ``window_start``, ``window_end``, keys and measures."""
         return self.rows.table()
-
-
-class Reductions:
-    """Components by name, shape (cells, keys), each made ready to be reduced over cells when it is asked for first."""
-
-    def __init__(self, totals: Mapping[str, Numbers]) -> None:
-        self._totals = totals
-        self._ready: dict[str, RangeReduction] = {}
-
-    @property
-    def names(self) -> Collection[str]:
-        """The names of the components."""
-        return self._totals.keys()
-
-    def over(self, name: str, runs: CellRuns) -> Numbers | None:
-        """Return a component over some cells, shape (queries, keys); None where there is no such component."""
-        total = self._totals.get(name)
-        if total is None:
-            return None
-        if name not in self._ready:
-            self._ready[name] = RangeReduction(total, component_named(name, total.dtype).merge)
-        return self._ready[name].over(runs)
-
-
-@dataclass(frozen=True)
-class WindowContents:
-    """What windows of several queries hold, for some of the keys.
-
-    ``runs`` are the cells of each query, of its own window where there are several. The components in ``totals`` are
-    of the keys from ``first_key`` on; ``newest`` is the greatest event time in the slices of each window.
-    """
-
-    due: WindowsToFire
-    runs: CellRuns
-    totals: Reductions
-    keys: pa.Table
-    first_key: int
-    newest: Places
-    dictionaries: Mapping[str, pa.Array]
-
-    def take(self, windows: Places) -> WindowContents:
-        """Return what some of the windows hold."""
-        return replace(self, due=self.due.take(windows), runs=self.runs.take(windows), newest=self.newest[windows])
-
-    def over(self, name: str, runs: CellRuns) -> Numbers | None:
-        """Return a component over some cells, shape (queries, keys); None when no bucket has it."""
-        return self.totals.over(name, runs)
-
-    def counts(self, runs: CellRuns) -> Numbers:
-        """Return the number of tuples in some cells, shape (queries, keys)."""
-        counts = self.totals.over(COUNT_NAME, runs)
-        assert counts is not None
-        return counts
 
 
 class DistinctCounts:
@@ -176,12 +128,18 @@ class _Part:
 class FiredRows:
     """Collects the rows of all queries of one operator; ``failures`` gets the messages of HAVING clauses that raise."""
 
-    def __init__(self, failures: dict[str, str]) -> None:
+    def __init__(self, failures: dict[str, str], may_form_later: bool = False) -> None:
         self._failures = failures
+        self._may_form_later = may_form_later
         self._by_measures: dict[tuple[str, ...], list[_Part]] = {}
+        self._cells: list[tuple[WindowCells, Places]] = []
 
     def add(self, contents: WindowContents, distinct: DistinctCounts) -> None:
         """Take the rows of windows: one for each key that has tuples."""
+        cells = _cells(contents) if self._may_form_later else None
+        if cells is not None:
+            self._cells.append((cells, contents.newest))
+            return
         counts = contents.counts(contents.runs)
         space, due = contents.due.space, contents.due
         lists = space.measures_of[due.query]
@@ -234,11 +192,66 @@ class FiredRows:
             rows = _rows(parts, by_slot, self._failures)
             if len(rows):
                 window_rows.append(rows)
+        if self._cells:
+            window_rows.append(WindowRows.of_cells([cells for cells, _ in self._cells]))
+            columns = zip(*((cells.slot, cells.count, newest) for cells, newest in self._cells), strict=True)
+            _take_note(by_slot, *(np.concatenate(column) for column in columns))
         if not window_rows:
             return None
         slots = sorted(by_slot)
         counts, latest = [by_slot[slot][0] for slot in slots], [by_slot[slot][1] for slot in slots]
         return Fired(WindowRows.concat(window_rows), slots, counts, latest)
+
+
+def _cells(contents: WindowContents) -> WindowCells | None:
+    """Return windows whose rows are to be formed when they are read; None where these are few, or more than sums."""
+    due, totals, space = contents.due, contents.totals, contents.due.space
+    if len(due) * totals.keys < _MIN_FORMED_LATER or space.having[due.query].any():
+        return None
+    measures = {
+        m.name: m for number in np.unique(space.measures_of[due.query]).tolist() for m in space.measures[number]
+    }
+    if any(_is_more_than_a_sum(measure, totals) for measure in measures.values()):
+        return None
+    lengths, entries = totals.lengths(contents.runs), totals.occupied
+    if lengths.sum() < max(_MIN_FORMED_LATER, _ROWS_PER_ENTRY * entries):
+        return None
+    if entries > _MAX_ENTRIES_PER_ROW * lengths.max():
+        return None
+    components_of = {name: names_of(measure)[-1] for name, measure in measures.items()}
+    found = totals.entries(list(components_of.values()))
+    return WindowCells.of(
+        found.key + np.int32(contents.first_key),
+        {name: found.numbers[component] for name, component in components_of.items()},
+        contents.keys.select(key_columns(contents.keys)),
+        (space.slots[due.query], due.start, due.end, lengths),
+        (contents.runs.query, found.starts[contents.runs.low], found.starts[contents.runs.high]),
+    )
+
+
+def _is_more_than_a_sum(measure: Measure, totals: Reductions) -> bool:
+    """Return whether a measure is more than a sum of whole numbers, or NULL where there was no value."""
+    if measure.function == "count":
+        return False
+    count, *components = names_of(measure)
+    return (
+        measure.function != "sum"
+        or measure.type != BIGINT
+        or count in totals.names
+        or not totals.names >= set(components)
+    )
+
+
+def _take_note(by_slot: dict[int, tuple[int, int]], slots: Places, counts: Places, newest: Places) -> None:
+    """Add to what each slot has the rows of windows, and their newest event time."""
+    has_rows = counts > 0
+    present, number = np.unique(slots[has_rows], return_inverse=True)
+    rows, latest = np.zeros(len(present), dtype=np.int64), np.full(len(present), np.iinfo(np.int64).min)
+    np.add.at(rows, number, counts[has_rows])
+    np.maximum.at(latest, number, newest[has_rows])
+    for slot, count, us in zip(present.tolist(), rows.tolist(), latest.tolist(), strict=True):
+        before, newest_before = by_slot.get(slot, (0, us))
+        by_slot[slot] = before + count, max(newest_before, us)
 
 
 def _part(contents: WindowContents, counts: Numbers, measures: tuple[Measure, ...], distinct: DistinctCounts) -> _Part:
@@ -301,12 +314,7 @@ def _rows(parts: Sequence[_Part], by_slot: dict[int, tuple[int, int]], failures:
     if values.num_rows < _MIN_CHUNK * len(parts):
         values = values.combine_chunks()
     rows = _having(WindowRows.of_one_table(values, slots, starts, ends, lengths), parts, failures)
-    has_rows = rows.count > 0
-    present_slots, number = np.unique(slots[has_rows], return_inverse=True)
-    counts, latest = np.zeros(len(present_slots), dtype=np.int64), np.full(len(present_slots), np.iinfo(np.int64).min)
-    np.add.at(counts, number, rows.count[has_rows])
-    np.maximum.at(latest, number, newest[has_rows])
-    by_slot.update(zip(present_slots.tolist(), zip(counts.tolist(), latest.tolist(), strict=True), strict=True))
+    _take_note(by_slot, slots, rows.count, newest)
     return rows
 
 

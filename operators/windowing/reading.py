@@ -16,6 +16,9 @@ from braid.operators.queries import Aggregation
 from braid.operators.query_parts import VER, WINDOW_END, WINDOW_START
 from braid.operators.result_rows import compute_outputs, needed_columns
 from braid.operators.windowing.window_rows import WindowRows
+from braid.sources.core.least_recently_used import LeastRecentlyUsed
+
+_FORMED_BYTES = 64 << 20
 
 
 class WindowReader:
@@ -26,6 +29,7 @@ class WindowReader:
 
     def __init__(self, files: BlockFiles) -> None:
         self._files = files
+        self._formed: LeastRecentlyUsed[WindowRows] = LeastRecentlyUsed(_FORMED_BYTES, lambda rows: rows.nbytes)
 
     def rows(
         self,
@@ -40,7 +44,7 @@ class WindowReader:
         """Return rows of a query in one batch, see :class:`braid.operators.operator.RowReader`."""
         slices = []
         for part in parts:
-            slot_rows = self._files.open(part.path, WindowRows.read).of_slot(slot)
+            slot_rows = self._of_slot(part.path, slot)
             check_count(part, slot, len(slot_rows))
             block = slot_rows.table()
             # blocks of one batch differ in the measures of other queries, and in their order
@@ -52,6 +56,11 @@ class WindowReader:
         row_numbers = order[start : start + count]
         rows = all_rows.select(needed_columns(query, all_rows)).take(row_numbers)
         return compute_outputs(query, rows, len(row_numbers), greatest(active_from), max_bytes)
+
+    def _of_slot(self, path: str, slot: int) -> WindowRows:
+        """Return the rows of a slot in a block; those that have to be formed are kept for the next page."""
+        block = self._files.open(path, WindowRows.read)
+        return self._formed.get((path, slot), lambda: block.of_slot(slot)) if block.cells else block.of_slot(slot)
 
 
 def greatest(active_from: Reached) -> int | None:

@@ -6,7 +6,7 @@ With thousands of queries a second of a stream gives millions of rows; slot, sta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from braid.operators.query_parts import WINDOW_END, WINDOW_START
 from braid.operators.state.narrowing import narrow, widen
+from braid.operators.windowing.window_cells import IS_CELLS, WindowCells
 from braid.sources.core.columns import one_array
 
 SLOT = "_slot"
@@ -31,7 +32,7 @@ class WindowRows:
     """Rows in runs: the first ``count[0]`` are of ``slot[0]`` and its window ``[start[0], end[0])`` (µs), and so on.
 
     ``tables`` have the columns besides slot and window, which a row of a run has for itself: runs with the same columns
-    share one, ``of[i]`` says which. A slot may have several runs, anywhere.
+    share one, ``of[i]`` says which. A slot may have several runs, anywhere. Rows in ``cells`` are to be formed yet.
     """
 
     tables: Sequence[pa.Table]
@@ -40,6 +41,12 @@ class WindowRows:
     start: Places
     end: Places
     count: Places
+    cells: Sequence[WindowCells] = field(default=(), kw_only=True)
+
+    @classmethod
+    def of_cells(cls, cells: Sequence[WindowCells]) -> WindowRows:
+        """Take rows that are to be formed yet."""
+        return cls((), *(np.empty(0, dtype=np.int64) for _ in range(5)), cells=cells)
 
     @classmethod
     def of_one_table(cls, values: pa.Table, slot: Places, start: Places, end: Places, count: Places) -> WindowRows:
@@ -72,23 +79,28 @@ class WindowRows:
         of = np.concatenate([part.of + first for part, first in zip(parts, firsts[:-1], strict=True)])
         columns = zip(*((p.slot, p.start, p.end, p.count) for p in parts), strict=True)
         return cls(
-            [table for part in parts for table in part.tables], of, *(np.concatenate(column) for column in columns)
+            [table for part in parts for table in part.tables],
+            of,
+            *(np.concatenate(column) for column in columns),
+            cells=[cells for part in parts for cells in part.cells],
         )
 
     def __len__(self) -> int:
-        return int(self.count.sum())
+        return int(self.count.sum()) + sum(map(len, self.cells))
 
     @property
     def nbytes(self) -> int:
         """The memory that they take."""
         runs = (self.of, self.slot, self.start, self.end, self.count)
-        return sum(column.nbytes for column in runs) + sum(table.nbytes for table in self.tables)
+        return sum(part.nbytes for part in (*runs, *self.tables, *self.cells))
 
     def table(self) -> pa.Table:
         """Return the rows with all columns: ``_slot``, ``window_start``, ``window_end``, and those of ``tables``.
 
         A column that a row does not have is NULL there.
         """
+        if self.cells:
+            return self._formed(None).table()
         slot = np.repeat(self.slot.astype(np.int32), self.count)
         bounds = (pa.array(np.repeat(bound, self.count)).view(pa.timestamp("us")) for bound in (self.start, self.end))
         columns = dict(zip((SLOT, WINDOW_START, WINDOW_END), (pa.array(slot), *bounds), strict=True))
@@ -100,8 +112,19 @@ class WindowRows:
         values = pa.concat_tables(tables, promote_options="default")
         return pa.table(columns | {name: values.column(name) for name in values.column_names if name != _TABLE})
 
+    def _formed(self, slot: int | None) -> WindowRows:
+        """Return the rows with those formed of a slot, or of all, that are to be formed yet."""
+        formed = [
+            WindowRows.of_one_table(table, *(c[[n]] for c in (cells.slot, cells.start, cells.end, cells.count)))
+            for cells in self.cells
+            for n, table in cells.formed(slot)
+        ]
+        return WindowRows.concat([replace(self, cells=()), *formed])
+
     def of_slot(self, slot: int) -> WindowRows:
         """Return the rows of one slot, by end and start of their window."""
+        if self.cells:
+            return self._formed(slot).of_slot(slot)
         first, after = np.searchsorted(self.slot[self._order], [slot, slot + 1]).tolist()
         runs = self._order[first:after]
         places = zip(self.of[runs].tolist(), self._begins[runs].tolist(), self.count[runs].tolist(), strict=True)
@@ -116,8 +139,13 @@ class WindowRows:
 
     def windows(self, slots: Sequence[int]) -> list[int]:
         """Return for each of the slots in how many different windows it has rows."""
-        has_rows = self._order[self.count[self._order] > 0]
-        slot, start, end = (column[has_rows] for column in (self.slot, self.start, self.end))
+        parts = (self, *self.cells)
+        slot, start, end, count = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("slot", "start", "end", "count")
+        )
+        order = np.lexsort((start, end, slot))
+        has_rows = order[count[order] > 0]
+        slot, start, end = (column[has_rows] for column in (slot, start, end))
         is_first = np.ones(len(slot), np.bool_)
         is_first[1:] = (slot[1:] != slot[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1])
         windows_of_slots: list[int] = np.bincount(slot[is_first], minlength=max(slots, default=-1) + 1)[
@@ -153,11 +181,13 @@ class WindowRows:
         return before - np.repeat(before[first], np.diff([*first, len(before)]))
 
     def write(self, file: pa.NativeFile) -> None:
-        """Write them as Arrow IPC streams after each other: the runs, each table, in few bytes."""
+        """Write them as Arrow IPC streams after each other: the runs, each table, in few bytes; then ``cells``."""
         runs = pa.table({SLOT: self.slot, _START: self.start, _END: self.end, _COUNT: self.count, _TABLE: self.of})
         for table in (runs, *map(narrow, self.tables)):
             with pa.ipc.new_stream(file, table.schema) as writer:
                 writer.write_table(table)
+        for cells in self.cells:
+            cells.write(file)
 
     @classmethod
     def read(cls, data: bytes | pa.Buffer) -> WindowRows:
@@ -165,7 +195,11 @@ class WindowRows:
         source = pa.BufferReader(data)
         runs = pa.ipc.open_stream(source).read_all()
         of, *numbers = (np.asarray(one_array(runs.column(name))) for name in (_TABLE, SLOT, _START, _END, _COUNT))
-        tables = []
+        tables, cells = [], []
         while source.tell() < source.size():
-            tables.append(pa.ipc.open_stream(source).read_all())
-        return cls(tables, of, *numbers)
+            table = pa.ipc.open_stream(source).read_all()
+            if IS_CELLS in (table.schema.metadata or {}):
+                cells.append(WindowCells.read(table, source))
+            else:
+                tables.append(table)
+        return cls(tables, of, *numbers, cells=cells)

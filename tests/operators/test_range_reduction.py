@@ -53,6 +53,20 @@ def test_doubles_outside_do_not_leak_in(cells: int, keys: int, runs: float, seed
 
 
 @given(**sizes)
+def test_keys_without_a_tuple_in_its_cells_are_not_counted_for_a_query(
+    cells: int,
+    keys: int,
+    runs: float,
+    seed: int,
+    function: str,  # noqa: ARG001
+) -> None:
+    rng = np.random.default_rng(seed)
+    reduction = RangeReduction(rng.poisson(0.1, (cells, keys)), "sum")
+    chosen = CellRuns.of_masks(np.array([selection(rng, cells, runs) for _ in range(4)])).take(np.arange(4))
+    assert reduction.lengths(chosen).tolist() == np.count_nonzero(reduction.over(chosen), axis=1).tolist()
+
+
+@given(**sizes)
 def test_the_given_cells_stay_as_they_are(cells: int, keys: int, runs: float, seed: int, function: str) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 9, (cells, keys))

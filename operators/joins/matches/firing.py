@@ -30,8 +30,8 @@ from braid.operators.query_parts import JOIN
 from braid.operators.state.bucket import Bucket
 from braid.operators.state.components import COUNT_NAME
 from braid.operators.state.tuple_bucket import TupleBucket, between
-from braid.operators.windowing.fired_rows import WindowContents
 from braid.operators.windowing.slicing import due_windows, with_ends_in
+from braid.operators.windowing.window_contents import WindowContents
 from braid.operators.windows import Window
 
 # a query's window: the query's id, the window's start and end (µs)
