@@ -43,6 +43,7 @@ from braid.engine.planning.positions import (
 from braid.engine.planning.processing_clock import ProcessingClock
 from braid.engine.planning.raised_watermarks import ADVANCE_US, RaisedWatermarks, advanced
 from braid.engine.planning.replaying import DEFAULT_SHARE, ReplayBudget, held_back, joined_replays, replayed_extents
+from braid.engine.planning.rests import Rests
 from braid.operators.epoch_state import EpochChange, EpochState
 from braid.operators.queries import query_from_json
 from braid.sources.connectors.connector import Connector, Extent
@@ -51,10 +52,6 @@ from braid.sources.core.derived import is_derived
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.replays import is_replay, origin_of
 from braid.sources.core.storage import Storage
-
-# how long a stream rests that could not be read: at first, and at most, doubling in between
-FIRST_REST_SECONDS = 1.0
-LONGEST_REST_SECONDS = 30.0
 
 # Spark ends Python processes that had nothing to do for a minute, and new ones take seconds to start
 KEPT_BUSY_US = 45_000_000
@@ -94,7 +91,7 @@ class Planner:
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
         self._planned: _Planned | None = None
-        self._rests: dict[str, _Rest] = {}
+        self._rests = Rests(time.monotonic)
         self._idleness = Idleness()
         self._clock = ProcessingClock(monotonic_ns)
         self._monotonic_ns = monotonic_ns
@@ -223,9 +220,9 @@ class Planner:
         self._costs.learn(record)
         for stream, counts in record["streams"].items():
             if stream in unread:
-                self._let_rest(stream)
+                self._rests.begin(stream)
             elif counts["tuples"]:
-                self._rests.pop(stream, None)
+                self._rests.end(stream)
 
     def _all_available(
         self, reached: Positions, given: Mapping[str, Given], now_us: int
@@ -252,7 +249,7 @@ class Planner:
         for stream in filter(is_replay, streams):
             origin = origin_of(stream)
             has_joined = bool(reached.get(stream)) and reached[stream] == reached.get(origin)
-            if extents[origin] and (has_joined or (stream in read and not self._is_resting(stream))):
+            if extents[origin] and (has_joined or (stream in read and stream not in self._rests)):
                 oldest = past_of(self._storage, stream) if is_derived(stream) else self._connectors[origin].oldest()
                 available[stream] = {} if oldest is None else replayed_extents(extents[origin], oldest)
             else:
@@ -260,7 +257,7 @@ class Planner:
         return available
 
     def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
-        if self._is_resting(stream):
+        if stream in self._rests:
             return {}
         self._problems.pop(stream, None)
         try:
@@ -270,13 +267,10 @@ class Planner:
         except Exception as error:  # whatever a connector does, the other streams go on
             log.warning("stream %s says nothing of what it has: %r", self._state.streams[stream].name, error)
             extents, problem = {}, str(error) or type(error).__name__
-            self._let_rest(stream)
+            self._rests.begin(stream)
         if problem is not None:
             self._problems[stream] = problem
         return extents
-
-    def _is_resting(self, stream: str) -> bool:
-        return stream in self._rests and time.monotonic() < self._rests[stream].until
 
     def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> tuple[str, ...]:
         """Return the streams that have been silent for their ``idle_timeout``.
@@ -310,9 +304,6 @@ class Planner:
             write_unavailable(self._storage, problems)
             self._told_problems = problems
 
-    def _let_rest(self, stream: str) -> None:
-        self._rests[stream] = self._rests.get(stream, _Rest()).again()
-
     def _follow_changelogs(self) -> None:
         """Learn of new epochs, and of the streams and queries that come and go with them."""
         latest = self._changelogs.latest()
@@ -330,7 +321,7 @@ class Planner:
                 self._created.pop(freed["id"], None)
             for stream in change.streams_dropped:
                 self._connectors.pop(stream, None)
-                self._rests.pop(stream, None)
+                self._rests.end(stream)
             self._epoch += 1
 
     def _start_from_snapshot(self) -> None:
@@ -406,15 +397,3 @@ class _Planned:
     waiting: float
     is_firing: bool
     planned_ns: int
-
-
-@dataclass(frozen=True)
-class _Rest:
-    """A stream that could not be read is left alone until a moment on the monotonic clock."""
-
-    seconds: float = 0.0
-    until: float = 0.0
-
-    def again(self) -> _Rest:
-        seconds = min(max(2 * self.seconds, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
-        return _Rest(seconds, time.monotonic() + seconds)

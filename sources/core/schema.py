@@ -340,20 +340,15 @@ class StreamSchema(Schema):
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
-        return {
-            "fields": fields_to_json(self.fields),
-            "event_time": self.event_time,
-            "lateness_us": self.lateness_us,
-            **({"metadata": [list(pair) for pair in self.metadata]} if self.metadata else {}),
-            **({"hidden": list(self.hidden)} if self.hidden else {}),
-        }
+        more = {"metadata": [list(pair) for pair in self.metadata], "hidden": list(self.hidden)}
+        value = {"fields": fields_to_json(self.fields), "event_time": self.event_time, "lateness_us": self.lateness_us}
+        return value | {name: names for name, names in more.items() if names}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamSchema:
         """Read what :meth:`to_json` wrote."""
-        metadata = tuple((name, key) for name, key in value.get("metadata", ()))
-        fields, hidden = fields_from_json(value["fields"]), tuple(value.get("hidden", ()))
-        return cls(fields, value["event_time"], value["lateness_us"], metadata, hidden)
+        metadata, hidden = tuple(map(tuple, value.get("metadata", ()))), tuple(value.get("hidden", ()))
+        return cls(fields_from_json(value["fields"]), value["event_time"], value["lateness_us"], metadata, hidden)
 
 
 def fields_to_json(fields: Sequence[Field]) -> list[list[Any]]:
@@ -387,17 +382,8 @@ class StreamDefinition:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "schema": self.schema.to_json(),
-            "connector": self.connector,
-            "format": self.format,
-            "options": self.options,
-            "sql": self.sql,
-            "created_us": self.created_us,
-            "watermark": self.watermark.to_json(),
-        }
+        value = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return value | {"schema": self.schema.to_json(), "watermark": self.watermark.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamDefinition:
