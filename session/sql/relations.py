@@ -83,6 +83,8 @@ class Relations(Mapping[str, StreamDefinition]):
 
     def _branches(self, select: Select) -> list[Select]:
         first = replace(select, union=())
+        if select.union:
+            first = replace(first, start=select.first[0], end=select.first[1])
         return [first, *(replace(branch, named=(*select.named, *branch.named)) for branch in select.union)]
 
     def union(self, select: Select) -> StreamDefinition:

@@ -162,7 +162,8 @@ class EmitClause:
 class Select:
     """A SELECT statement: the syntax only; :func:`braid.session.sql.select.plan_select` gives it meaning.
 
-    ``named`` are the subqueries of its WITH, ``union`` what follows each UNION ALL.
+    ``named`` are the subqueries of its WITH, ``union`` what follows each UNION ALL; then ``first`` is where the SELECT
+    before that begins and ends.
     """
 
     sql: SqlText
@@ -177,6 +178,7 @@ class Select:
     joins: tuple[JoinedSource, ...] = ()
     named: tuple[tuple[str, Select], ...] = ()
     union: tuple[Select, ...] = ()
+    first: tuple[int, int] = (0, 0)
 
     @property
     def text(self) -> str:

@@ -55,7 +55,8 @@ class BraidParser(ExpressionParser):
         start = self.start
         named = self._parse_named()
         first, *others = self._parse_branches()
-        return replace(first, start=start, end=self.previous_end, named=named, union=tuple(others))
+        span = (first.start, first.end) if others else (0, 0)
+        return replace(first, start=start, end=self.previous_end, named=named, union=tuple(others), first=span)
 
     def _parse_named(self) -> tuple[tuple[str, Select], ...]:
         """Read ``WITH name AS (query), …`` if it is there."""

@@ -74,6 +74,10 @@ def test_union_all_puts_the_rows_of_all_selects_together() -> None:
     assert isinstance(query, Selection)
     assert query.stream == "+".join(subquery.id for subquery in subqueries)
     assert [output.name for output in query.outputs] == ["price"]
+    assert [each.sql for each in subqueries] == [
+        "SELECT price FROM purchases",
+        "SELECT price FROM purchases WHERE price > 1",
+    ]
     wider, (_, wide) = plan("SELECT price FROM purchases UNION ALL SELECT gem_pack FROM purchases")
     assert [str(output.expression.type) for output in wide.query.outputs] == ["DOUBLE"]
     assert [str(output.expression.type) for output in wider.outputs] == ["DOUBLE"]
