@@ -62,7 +62,7 @@ def test_an_executor_comes_under_load_and_goes_without_and_results_stay_right(fr
         assert service.descendants(is_executor) == [first], "the newest one goes"
         decisions = api.get("/plan")["executors"]["decisions"]
         assert [each["wanted"] for each in decisions] == [1, 2, 1]
-        assert "tuples took longer than 5 s" in decisions[1]["why"]
+        assert "rows took longer than 5 s" in decisions[1]["why"]
         assert service.starts == 1
         verify(driver)
     service.stop()
