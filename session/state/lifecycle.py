@@ -99,6 +99,8 @@ class QueryLifecycle:
     def deploy(self, record: QueryRecord, clocks: Times, planned_us: int, seq: int) -> None:
         """Note the first batch that has a query's epoch; ``clocks`` are those of its streams at the batch's start."""
         self._move(record, record.deploy, clocks, planned_us, seq, self._is_behind(record))
+        if record.state != CATCHING_UP:  # its replays may have joined in its first batch
+            record.joined = record.joined or self._catalog.joins_of(record.replays)
 
     def _is_behind(self, record: QueryRecord) -> bool:
         """Whether a query reads the past, by replays of its own or through a query that does."""

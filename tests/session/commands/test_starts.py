@@ -63,6 +63,16 @@ def test_a_query_that_starts_in_the_past_reads_a_replay_until_it_joins(driver: D
         assert driver.session.lookup.describe(query_id) == described
 
 
+def test_a_replay_that_joins_in_the_first_batch_of_its_query_is_told(driver: Driver) -> None:
+    driver.batch({"s-1": 10})
+    (query_id,) = driver.create(COUNT, start="earliest")
+    driver.flush()
+    driver.batch(joined={"s-1.q-1": {"0": 0}})
+    described = driver.session.lookup.describe(query_id)
+    assert (described["state"], described["joined"]["purchases"]["offsets"]) == ("RUNNING", {"0": 0})
+    assert driver.recovered() == driver.observed()
+
+
 def test_queries_of_one_changelog_share_a_replay_and_later_ones_have_their_own(driver: Driver) -> None:
     driver.batch({"s-1": 10})
     first, second = driver.create(COUNT, COUNT, start="earliest")
