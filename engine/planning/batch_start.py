@@ -16,6 +16,7 @@ another.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from braid.engine.planning.replaying import reads_replays
 from braid.operators.queries import Query
 from braid.operators.windows import Window, sliding
 
@@ -49,6 +51,11 @@ _MARGIN, _SPARE, _LONG_MARGIN = 1.1, 0.5, 1.25
 _LITTLE = 0.2
 # and much where it takes at least this part of it
 _MUCH = 1.0
+# a batch that reads replays has so many times as long as it should take until the next windows end, or more often where
+# one of the last ones took longer by more than that
+_ROOM = 1.5
+# the first one takes so many times as long as those before it
+_FIRST_REPLAY = 2.0
 
 
 class ExpectedEnds:
@@ -207,6 +214,14 @@ class ReadingTime:
         """Return how long a batch takes that reads so much (µs), None while nothing is known."""
         return None if self._line is None else self._line[0] + self._line[1] * size
 
+    def most_in(self, duration_us: float) -> float | None:
+        """Return how much a batch reads that takes so long (µs), None while nothing is known."""
+        if self._line is None:
+            return None
+        fixed_us, slope = self._line
+        left_us = max(0.0, duration_us - fixed_us)
+        return left_us / slope if slope else math.inf if left_us else 0.0
+
     def is_little(self, size: float) -> bool:
         """Return whether reading so much takes little of what a batch takes besides; not while nothing is known."""
         return self._line is not None and self._line[1] * size <= _LITTLE * self._line[0]
@@ -233,11 +248,19 @@ class BatchStart:
         self._delays: dict[str, deque[int]] = {}
         self._reached: dict[str, int] = {}
         self._reading = ReadingTime()
+        self._replaying = ReadingTime()
+        # of the last batches with replays: size, duration (µs), how many times what was expected that is
+        self._replays: deque[tuple[float, int, float]] = deque(maxlen=_BATCHES)
 
     def learn(self, record: Mapping[str, Any], size: float, duration_us: int) -> None:
         """Take note of a batch of a ``size`` that took so long, of its processing time and of its watermarks."""
         self._durations_us.append(duration_us)
-        self._reading.learn(size, duration_us, bool(record.get("results")))
+        if reads_replays(record):  # what the streams and operators of these cost is no matter of size
+            expected_us = self._replaying.expected_us(size)
+            self._replays.append((size, duration_us, duration_us / expected_us if expected_us else 1.0))
+            self._replaying.learn(size, duration_us)
+        else:
+            self._reading.learn(size, duration_us, bool(record.get("results")))
         watermarks = {stream: record["watermarks"].get(stream) for stream in record["streams"]}
         self._delays = {stream: self._delays.get(stream, deque(maxlen=_BATCHES)) for stream in watermarks}
         for stream, watermark in watermarks.items():
@@ -251,6 +274,27 @@ class BatchStart:
     def duration_us(self) -> float:
         """How long recent batches took (µs); 0 while there are none."""
         return sum(self._durations_us) / len(self._durations_us) if self._durations_us else 0.0
+
+    def room(self, now_us: int) -> float | None:
+        """Return the size of a batch with replays that is over before the next windows end; None if nobody can tell.
+
+        It is 0 where windows ended already, or too little time is left: rows should not wait for replays.
+        """
+        if len(self._durations_us) < _BATCHES // 2:
+            return None
+        ended, next_us, _ = self.ends.around(self._expected_delays(self.duration_us), self._reached, now_us)
+        if ended:
+            return 0.0
+        if next_us < 0:
+            return None
+        if not self._replays:
+            return math.inf if _ROOM * _FIRST_REPLAY * max(self._durations_us) <= next_us else 0.0
+        sizes, durations_us, overruns = zip(*self._replays, strict=True)
+        allowed_us = next_us / max(_ROOM, *overruns)
+        most = self._replaying.most_in(allowed_us)
+        if most is None:  # nobody knows what a larger one takes
+            most = max(sizes) if max(durations_us) <= allowed_us else 0.0
+        return most
 
     def is_too_early(self, before_us: int, now_us: int, size: float, streams: Collection[str]) -> bool:
         """Return whether the batch before has just begun, or rows come sooner if the next waits for windows to end.
@@ -267,7 +311,7 @@ class BatchStart:
             return True
         if len(self._durations_us) < _BATCHES // 2:
             return False
-        expected_us = sum(self._durations_us) / len(self._durations_us)
+        expected_us = self.duration_us
         delays = self._expected_delays(expected_us)
         ended, next_us, ending = self.ends.around(delays, self._reached, now_us)
         if next_us < 0 or next_us * (ending + ended) < min(expected_us / 2, _LONGEST_US) * ending:

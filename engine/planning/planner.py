@@ -132,7 +132,7 @@ class Planner:
         )
         if now_us - start.planned_us >= ADVANCE_US:
             raised |= advanced(self._state.streams, start.idle, self._start.ends, record, now_us)
-        streams = self._bounded(begins, available, fire_to, joined)
+        streams = self._bounded(begins, available, fire_to, joined, now_us)
         derived = raised_by_rows(self._state.streams, given, streams, record)
         raised |= derived
         own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
@@ -155,7 +155,9 @@ class Planner:
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us, cost, read):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
-        self._planned = _Planned(start.seq + 1, cost, all_cost - cost, bool(fire_to), time.monotonic())
+        behind = any(is_replay(s) and s not in fire_to and begins[s] != of_stream for s, of_stream in ends.items())
+        self._replays.take_note(behind, any(map(is_replay, read)), self._monotonic_ns() // 1000)
+        self._planned = _Planned(start.seq + 1, cost, all_cost - cost, bool(fire_to), self._monotonic_ns())
         end = Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
@@ -210,7 +212,7 @@ class Planner:
         self._planned = None
         unread = {stream for stream, counts in record["streams"].items() if counts["unread"] is not None}
         if not unread:  # else the batch took as long as a connector waits for its server
-            seconds = time.monotonic() - planned.planned_at
+            seconds = (self._monotonic_ns() - planned.planned_ns) / 1e9
             self._budget.learn(planned.cost, seconds, planned.waiting)
             self._start.learn(record, planned.cost, round(seconds * 1e6))
         if planned.is_firing and record.get("fire_to"):
@@ -342,6 +344,7 @@ class Planner:
         available: Mapping[str, Mapping[str, Extent]],
         firing: Collection[str],
         joined: Mapping[str, str],
+        now_us: int,
     ) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much.
 
@@ -354,9 +357,12 @@ class Planner:
         replays = {stream: places for stream, places in begins.items() if is_replay(stream) and stream not in joined}
         if replays:
             held |= held_back(replays, self._start.ends.joins, self._newest[1]["watermarks"])
-            usual_cost = self._budget.tuples * self._start.duration_us / self._target_us
-            live_cost, passed_us = self._cost_between(live, ends), self._monotonic_ns() // 1000
-            budget = self._replays.most(live_cost, usual_cost, self._budget.tuples, passed_us)
+            live_cost, room = self._cost_between(live, ends), self._start.room(now_us)
+            cost_in_us, passed_us = self._budget.tuples / self._target_us, self._monotonic_ns() // 1000
+            budget = self._replays.most(
+                live_cost, cost_in_us, self._start.duration_us, self._budget.tuples, passed_us, room
+            )
+            held |= replays.keys() if not budget else set()
             upto = {
                 stream: no_further(replays[stream], of_stream, ends[origin_of(stream)])
                 for stream, of_stream in ends_of(replays, available).items()
@@ -390,4 +396,4 @@ class _Planned:
     cost: float
     waiting: float
     is_firing: bool
-    planned_at: float
+    planned_ns: int

@@ -2,11 +2,16 @@
 
 A replay (:mod:`braid.sources.core.replays`) reads until it begins a batch where its origin does. It has then *joined*:
 from this batch on it gets the tuples that its origin reads, and costs no reading.
+
+A batch that reads a replay takes longer, however little it reads: there is one more stream, with operators of its own.
+So batches that fire live windows leave replays out, and batches between them read them, of a size with which they are
+over when the next live windows end. Where no such batch has room, all batches read replays again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from braid.engine.planning.positions import Positions
 from braid.sources.connectors.connector import Extent, GappedExtent
@@ -16,6 +21,8 @@ from braid.sources.core.replays import is_replay, origin_of
 DEFAULT_SHARE = 0.2
 # live tuples still count as coming so long after the last one (µs)
 LIVE_US = 2_000_000
+# so many batches after one another leave replays out, and no more
+MAX_LEFT_OUT = 8
 
 
 def replayed_extents(extents: Mapping[str, Extent], oldest: Mapping[str, int]) -> dict[str, Extent]:
@@ -59,23 +66,57 @@ def held_back(
     return waiting
 
 
+def reads_replays(record: Mapping[str, Any]) -> bool:
+    """Return whether the batch of a record read replays that have not joined."""
+    joined = record.get("joined", ())
+    return any(counts["tuples"] for s, counts in record["streams"].items() if is_replay(s) and s not in joined)
+
+
 class ReplayBudget:
-    """How much of a batch replays may cost; ``share`` is that of live streams' own cost."""
+    """How much of a batch replays may cost; ``share`` is that of live streams' own cost. All times are monotonic."""
 
     def __init__(self, share: float = DEFAULT_SHARE) -> None:
         self._share = share
         self._live_us: int | None = None
+        self._read_us = 0
+        self._left_out = 0
+        self._has_room = False
 
-    def most(self, live_cost: float, usual_cost: float, budget: float, now_us: int) -> float:
+    def most(
+        self, live_cost: float, cost_in_us: float, usual_us: float, budget: float, now_us: int, room: float | None
+    ) -> float:
         """Return what replays may cost in a batch that has a ``budget`` and reads live tuples that cost so much.
 
-        While live tuples come (``now_us`` is a monotonic clock) that is little, as rows for them come later by what the
-        batch takes longer: ``usual_cost`` is what could be read in the time of a usual batch. Otherwise a batch may be
-        as long as any.
+        While live tuples come that is little, as rows for them come later by what the batch takes longer: a share of
+        the time of a usual batch (``usual_us``), or where there is room, since a batch read replays; ``cost_in_us`` is
+        read in a microsecond. Otherwise a batch may be as long as any.
+
+        ``room`` is what the whole batch may cost to be over before the next live windows end, None where nobody can
+        tell: then, and after too many batches without any room, it is no matter.
         """
         if live_cost > 0:
             self._live_us = now_us
-        return self._share * min(budget, max(live_cost, usual_cost)) if self.is_live(now_us) else budget
+        if not self.is_live(now_us):
+            self._has_room = True
+            return budget
+        self._has_room = room is not None and room > live_cost
+        since_us = now_us - self._read_us if self._has_room and self._left_out else 0
+        most = self._share * min(budget, max(live_cost, cost_in_us * max(usual_us, since_us)))
+        if room is None or (self._left_out >= MAX_LEFT_OUT and not self._has_room):
+            return most
+        return min(most, max(0.0, room - live_cost))
+
+    def take_note(self, is_behind: bool, is_read: bool, now_us: int) -> None:
+        """Take note of the batch that was planned: whether replays are behind their origins, and whether it reads any.
+
+        Once too many have left replays out, all batches read them until one has room for them.
+        """
+        if is_read or not is_behind:
+            self._read_us = now_us
+        if not is_behind or (is_read and self._has_room):
+            self._left_out = 0
+        elif not is_read:
+            self._left_out += 1
 
     def is_live(self, now_us: int) -> bool:
         """Whether live tuples come: then batches begin when these ask for it, whatever replays have left to read."""

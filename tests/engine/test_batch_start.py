@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -218,3 +219,57 @@ def test_the_time_that_reading_takes_follows_from_batches_of_different_sizes() -
     for size in (1000, 10_000, 2000, 8000):
         reading.learn(size, 100_000 + 20 * size)
     assert [reading.is_little(size) for size in (500, 5000)] == [True, False]
+
+
+def test_a_batch_with_replays_has_room_until_the_next_windows_end() -> None:
+    start = start_with(aggregation(window=Window(SECOND, SECOND)))
+    assert start.room(0) is None, "nobody can tell yet"
+    latencies(start, 0.1, 0.1, 1.0, few, seconds=61)
+    assert start.room(60 * SECOND + 300_000) == math.inf
+    assert start.room(60 * SECOND + 500_000) == 0, "such a batch may take twice as long as those before it"
+    assert start.room(61 * SECOND + 500_000) == 0, "windows ended"
+    for number, size in enumerate((1000, 10_000, 2000, 8000)):
+        planned_us = 61 * SECOND + 200_000 + number * 200_000
+        start.learn(
+            {
+                "planned_us": planned_us,
+                "watermarks": {STREAM.id: planned_us - 12_000, "s-2.q-1": 5 * SECOND * number},
+                "streams": {STREAM.id: {"tuples": 1}, "s-2.q-1": {"tuples": 5}},
+            },
+            size,
+            100_000 + 10 * size,
+        )
+    half_a_second = start.room(61 * SECOND + 500_000)
+    assert half_a_second is not None
+    assert 100_000 + 10 * half_a_second == pytest.approx(500_000 / 1.5, rel=0.1)
+    assert start.room(61 * SECOND + 900_000) == 0
+
+
+@pytest.mark.parametrize("sizes", [[1000] * 4, [1000, 10_000, 2000, 8000]])
+def test_where_batches_with_replays_overrun_the_next_have_less_room(sizes: list[int]) -> None:
+    start = start_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(start, 0.1, 0.1, 1.0, few, seconds=61)
+
+    def learn(number: int, size: int, duration_us: int) -> None:
+        planned_us = 61 * SECOND + 200_000 + number * 10_000
+        watermarks = {STREAM.id: planned_us - 12_000, "s-2.q-1": number * SECOND}
+        record = {"planned_us": planned_us, "watermarks": watermarks, "streams": {s: {"tuples": 1} for s in watermarks}}
+        start.learn(record, size, duration_us)
+
+    for number, size in enumerate(sizes):
+        learn(number, size, 100_000 + 10 * size)
+    before = start.room(61 * SECOND + 500_000)
+    learn(4, 1000, 4 * 110_000)
+    after = start.room(61 * SECOND + 500_000)
+    assert before is not None
+    assert before >= max(sizes), "no more than is known to fit where sizes were alike"
+    assert after == 0, "there is not four times as long as one takes"
+
+
+def test_how_much_fits_a_time_is_what_takes_that_time() -> None:
+    reading = ReadingTime()
+    assert reading.most_in(SECOND) is None, "nothing is known yet"
+    for size in (1000, 10_000, 2000, 8000):
+        reading.learn(size, 100_000 + 2 * size)
+    assert reading.most_in(110_000) == pytest.approx(5000)
+    assert reading.most_in(90_000) == 0

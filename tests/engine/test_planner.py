@@ -266,7 +266,7 @@ def test_positions_never_go_back_and_partitions_out_of_sight_keep_theirs(folder:
     available = {"a": {"0": Extent(0, 5), "2": Extent(1, 3)}}
     begins = begins_of({"a": {"0": 10, "1": 20}}, available)
     assert begins == {"a": {"0": 10, "1": 20, "2": 1}}
-    assert folder.planner()._bounded(begins, available, (), {}) == {"a": {"0": 10, "1": 20, "2": 3}}
+    assert folder.planner()._bounded(begins, available, (), {}, 0) == {"a": {"0": 10, "1": 20, "2": 3}}
 
 
 def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
@@ -479,7 +479,7 @@ def test_bounds_lie_between_start_and_end(
     planner._budget.tuples = budget
     planner._costs.learn({"streams": {name: {"tuples": 1} for name in available}})
     extents = {name: {p: Extent(0, end) for p, end in partitions.items()} for name, partitions in available.items()}
-    bounded = planner._bounded(begins_of(before, extents), extents, (), {})
+    bounded = planner._bounded(begins_of(before, extents), extents, (), {}, 0)
     read = 0
     for name, partitions in available.items():
         for partition, end in partitions.items():

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
 import pytest
 
-from braid.engine.planning.replaying import ReplayBudget, held_back, joined_replays, replayed_extents
+from braid.engine.planning.offsets import Offset
+from braid.engine.planning.positions import tuples_of
+from braid.engine.planning.replaying import (
+    MAX_LEFT_OUT,
+    ReplayBudget,
+    held_back,
+    joined_replays,
+    reads_replays,
+    replayed_extents,
+)
+from braid.operators.windows import Window
 from braid.sources.connectors.connector import Extent, GappedExtent
-
-SECOND = 10**6
+from braid.sources.core.replays import replay_of
+from tests.engine.test_planner import RATE, SECOND, Folder, stream
+from tests.operators.pipeline import aggregation, changelog
 
 
 def test_a_replay_has_joined_once_it_begins_where_its_origin_does() -> None:
@@ -46,12 +61,115 @@ def test_a_replay_waits_for_none_that_has_joined() -> None:
     assert held_back({"a.q-1"}, [("a.q-1", "b.q-1")], {"a.q-1": 20, "b.q-1": 10}) == set()
 
 
+def most(budget: ReplayBudget, live: float, now_us: int, room: float | None = None) -> float:
+    """Return what replays may cost beside live tuples where a batch may cost 1000, and 100 a second."""
+    return budget.most(live, 100 / SECOND, SECOND, 1000, now_us, room)
+
+
 def test_replays_take_little_while_live_tuples_come_and_all_otherwise() -> None:
     budget = ReplayBudget(0.2)
-    assert budget.most(0, 100, 1000, 0) == 1000, "nobody is live"
+    assert most(budget, 0, 0, room=10) == 1000, "nobody is live"
     assert not budget.is_live(0)
-    assert budget.most(900, 100, 1000, SECOND) == pytest.approx(180)
-    assert budget.most(10, 100, 1000, 2 * SECOND) == pytest.approx(20), "a fifth of what a usual batch takes"
-    assert budget.most(0, 9000, 1000, 3 * SECOND) == pytest.approx(200), "there were live tuples a second ago"
+    assert most(budget, 900, SECOND) == pytest.approx(180)
+    assert most(budget, 10, 2 * SECOND) == pytest.approx(20), "a fifth of what a usual batch takes"
+    assert most(budget, 0, 3 * SECOND) == pytest.approx(20), "there were live tuples a second ago"
     assert budget.is_live(3 * SECOND)
-    assert budget.most(0, 100, 1000, 5 * SECOND) == 1000
+    assert most(budget, 0, 5 * SECOND) == 1000
+
+
+def test_batches_without_room_leave_replays_out_and_the_next_one_makes_up_for_them() -> None:
+    budget = ReplayBudget(0.2)
+    assert most(budget, 10, 0, room=15) == pytest.approx(5), "what room live tuples leave"
+    budget.take_note(True, True, 0)
+    for second in range(1, 4):
+        assert most(budget, 10, second * SECOND, room=0) == 0
+        budget.take_note(True, False, second * SECOND)
+    assert most(budget, 10, 4 * SECOND, room=1000) == pytest.approx(0.2 * 4 * 100), "of the time since it was read"
+    budget.take_note(True, True, 4 * SECOND)
+    assert most(budget, 10, 5 * SECOND, room=1000) == pytest.approx(20)
+
+
+def test_after_too_many_batches_without_room_all_read_replays_until_one_has_room() -> None:
+    budget = ReplayBudget(0.2)
+    for _ in range(MAX_LEFT_OUT):
+        assert most(budget, 10, SECOND, room=0) == 0
+        budget.take_note(True, False, SECOND)
+    for _ in range(3):
+        assert most(budget, 10, SECOND, room=0) == pytest.approx(20)
+        budget.take_note(True, True, SECOND)
+    assert most(budget, 10, SECOND, room=25) == pytest.approx(15)
+    budget.take_note(True, True, SECOND)
+    assert most(budget, 10, SECOND, room=0) == 0, "there was room between windows"
+    budget.take_note(True, False, SECOND)
+    budget.take_note(False, False, SECOND)
+    assert most(budget, 10, 9 * SECOND, room=1000) == pytest.approx(20), "a new replay has nothing to make up for"
+
+
+def test_a_batch_that_reads_what_its_origin_read_reads_no_replay() -> None:
+    counts = {"a": {"tuples": 5}, "a.q-1": {"tuples": 5}, "a.q-2": {"tuples": 0}}
+    assert not reads_replays({"streams": counts, "joined": {"a.q-1": {"0": 0}}})
+    assert reads_replays({"streams": counts, "joined": {}})
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch read of the live stream and of the replay, whether it fired, and the time that it took."""
+
+    live: int
+    replayed: int
+    has_fired: bool
+    begin_us: int
+    end_us: int
+
+
+def batches(folder: Folder, period_us: int, seconds: int, duration_us: int = 100_000) -> Iterator[Batch]:
+    """Plan and commit batches of a live stream, and after ten seconds of a replay of another one.
+
+    Windows of the live stream end every ``period_us``. A batch takes ``duration_us``, and as long again for each 10 000
+    tuples. The replay has 110 000 of these.
+    """
+    live, other = replace(stream("a"), created_us=1000 * SECOND), replace(stream("b"), created_us=900 * SECOND)
+    replay = replay_of(other, "q-9")
+    query = replace(aggregation(window=Window(period_us, period_us)), stream="a")
+    folder.changelogs.append(1, changelog(1, [("q-1", 1, query)], streams=[live, other]))
+    planner, offset, now = folder.planner(), Offset(), 1000 * SECOND
+    planner._budget.tuples = 100_000
+    while now < (1000 + seconds) * SECOND:
+        if folder.changelogs.latest() == 1 and now >= 1010 * SECOND:
+            past = replace(aggregation(window=Window(SECOND, SECOND)), stream=replay.id)
+            folder.changelogs.append(2, changelog(2, [("q-9", 2, past)], streams=[replay]))
+        end = folder.latest(planner, offset, now)
+        if end is offset:
+            now += 2000
+            continue
+        read = {s: tuples_of(end.begins[s], places) for s, places in end.streams.items() if s not in end.joined}
+        begin, now = now, now + duration_us + sum(read.values()) * duration_us // 10_000
+        folder.passed_us = now
+        watermark = begin - 20_000
+        reached = {s: watermark if s in ("a", "b") else end.streams[s]["0"] * SECOND // RATE for s in end.streams}
+        counts = {s: {"tuples": read.get(s, 0), "offsets": dict(end.streams[s]), "unread": None} for s in end.streams}
+        folder.commit(end, streams=counts, clocks=reached, watermarks=reached, fired=reached)
+        has_fired = offset.seq > 0 and (end.watermarks["a"] or 0) // period_us != watermark // period_us
+        yield Batch(read["a"], read.get(replay.id, 0), has_fired, begin, now)
+        offset = end
+
+
+def test_batches_that_fire_live_windows_read_no_replays_and_those_between_are_over_before(folder: Folder) -> None:
+    of_replay = [batch for batch in batches(folder, SECOND, 60) if batch.begin_us > 1011 * SECOND]
+    assert not any(batch.replayed for batch in of_replay if batch.has_fired)
+    between = [batch for batch in of_replay if batch.replayed]
+    assert len(between) > 20
+    assert all(batch.begin_us // SECOND == batch.end_us // SECOND for batch in between)
+
+
+def test_replays_go_on_where_live_windows_fire_in_every_batch(folder: Folder) -> None:
+    of_replay = [batch for batch in batches(folder, 50_000, 30) if batch.begin_us > 1010 * SECOND]
+    first, *_, last = (number for number, batch in enumerate(of_replay) if batch.replayed)
+    assert first <= MAX_LEFT_OUT + 1, "the batch with the query reads none, either"
+    assert all(batch.has_fired and batch.replayed for batch in of_replay[first:last])
+    assert sum(batch.replayed for batch in of_replay) >= 110_000, "it has caught up"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
