@@ -43,6 +43,7 @@ def test_what_was_declared_before_is_confined_too(fresh_service: FreshService, t
             f"CREATE STREAM files {COLUMNS} WITH (connector = 'file', path = '{folder}', format = 'json')",
         ):
             assert client.post("/streams", json={"sql": sql}).status_code == 201
+        make("SELECT n FROM files")  # a stream of files is not read before somebody asks for it
         made = make("SELECT n FROM taps", {"connector": "webhook", "url": hook.url})
         query = made.json()["id"]
 
