@@ -269,21 +269,37 @@ class _Numbering:
         """Return a component of all rows; None where no block has it."""
         total: Numbers | None = None
         for part, length, at, ranks in zip(runs, lengths, at_of_blocks, self.ranks, strict=True):
-            block = part.block
-            # a count that was left out is that of all tuples, as no value was NULL
-            own_name = name if name in block.components else COUNT_NAME if name.startswith("count(") else None
-            if own_name is None:
-                continue
-            numbers, starts = block.components[own_name], block.starts_of(own_name)
-            component = component_named(name, numbers.dtype if numbers.dtype.kind in "fc" else np.dtype(np.int64))
-            if total is None:
-                total = empty(component, rows)
-            if name in ranks:
-                numbers = components.renumber_ranks(numbers, ranks[name], component)
-            begin = np.cumsum(length) - length
-            which = slice(None) if is_needed is None else np.flatnonzero(is_needed[part.window])
-            _merge(component, total, at, begin[which], starts[part.first[which]], starts[part.last[which]], numbers)
+            block, begin = part.block, np.cumsum(length) - length
+            for own_name, is_held in _held_as(name, part):
+                numbers, starts = block.components[own_name], block.starts_of(own_name)
+                component = component_named(name, numbers.dtype if numbers.dtype.kind in "fc" else np.dtype(np.int64))
+                if total is None:
+                    total = empty(component, rows)
+                if name in ranks:
+                    numbers = components.renumber_ranks(numbers, ranks[name], component)
+                chosen = is_held if is_needed is None else is_held & is_needed[part.window]
+                which = np.flatnonzero(chosen)
+                _merge(component, total, at, begin[which], starts[part.first[which]], starts[part.last[which]], numbers)
         return total
+
+
+def _held_as(name: str, runs: _Runs) -> Iterator[tuple[str, Bools]]:
+    """Yield under which names a block has the numbers of a component, and for which of its runs.
+
+    A count that was left out, of all queries or of one, is that of all tuples, as no value was NULL.
+    """
+    block = runs.block
+    everything = np.ones(len(runs.first), dtype=np.bool_)
+    if not name.startswith("count(") or name == COUNT_NAME:
+        if name in block.components:
+            yield name, everything
+        return
+    is_held = ~everything
+    if name in block.components:
+        is_held = block.holders[name][runs.first // len(block.slices)]
+        yield name, is_held
+    if not is_held.all():
+        yield COUNT_NAME, ~is_held
 
 
 def _merge(
