@@ -38,7 +38,7 @@ class QueryLifecycle:
                 self._retire_undrained(record, at_us)
             return False
         was_ending = record.is_ending
-        self._move(record, record.delete, drain)
+        self._move(record, record.delete, drain, at_us)
         if record.epoch is None:  # it waits for its creation, or was paused before it had any
             self._pending.cancelled(query_id)
             self._retire(record, at_us)

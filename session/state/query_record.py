@@ -55,13 +55,14 @@ class QueryRecord:
 
     Times are microseconds; ``active_from`` and ``active_to`` are event times by stream id, None before they are
     decided. ``epoch``, ``deleted_epoch`` and ``freed_epoch`` are those of the changelogs that created, deleted and
-    freed it; ``group`` is its query group in the newest batch, ``UNGROUPED`` for none. ``first_seq`` is the batch that
-    made it RUNNING, ``last_seq`` the last one that may have rows of it: the batch that retired or failed it, or with
-    which it had drained. All of this is of its current or last deployment; ``is_ending`` says that this one is to end
-    or has ended, ``requested_us`` since when it was waited for (None: since the query was created). ``replaces`` and
-    ``replaced_by`` are ids of queries. ``start`` is where it was asked to start; of a stream in ``sees_after`` it sees
-    nothing up to an event time. ``joined`` says where its replays have joined their streams, by the names of these. A
-    query that ``is_subquery`` is there for those that read it, and goes with the last of them.
+    freed it, ``retiring_us`` is when its deletion was accepted; ``group`` is its query group in the newest batch,
+    ``UNGROUPED`` for none. ``first_seq`` is the batch that made it RUNNING, ``last_seq`` the last one that may have
+    rows of it: the batch that retired or failed it, or with which it had drained. All of this is of its current or last
+    deployment; ``is_ending`` says that this one is to end or has ended, ``requested_us`` since when it was waited for
+    (None: since the query was created). ``replaces`` and ``replaced_by`` are ids of queries. ``start`` is where it was
+    asked to start; of a stream in ``sees_after`` it sees nothing up to an event time. ``joined`` says where its replays
+    have joined their streams, by the names of these. A query that ``is_subquery`` is there for those that read it, and
+    goes with the last of them.
 
     Many records share equal values (names of streams, labels, times): nobody may change them in place.
     ``head_segment`` is where :mod:`braid.session.log.snapshot` keeps the head, None before it does.
@@ -94,6 +95,7 @@ class QueryRecord:
     deployed_us: int | None = None
     active_to_us: int | None = None
     finished_us: int | None = None
+    retiring_us: int | None = None
     first_seq: int | None = None
     last_seq: int | None = None
     rows_out: int = 0
@@ -191,9 +193,9 @@ class QueryRecord:
         """Note that all replays that it reads have joined."""
         self.state = RUNNING
 
-    def delete(self, drain: bool) -> None:
+    def delete(self, drain: bool, at_us: int) -> None:
         """Note an accepted deletion."""
-        self.state, self.drain, self.is_ending = DRAINING, drain, True
+        self.state, self.drain, self.is_ending, self.retiring_us = DRAINING, drain, True, at_us
 
     def pause(self) -> None:
         """Note an accepted pause; a query that no changelog has created yet has nothing to end."""
@@ -225,8 +227,8 @@ class QueryRecord:
         self.last_seq = seq
 
     def retire(self, at_us: int) -> None:
-        """Note that no further row will ever come."""
-        self.state, self.finished_us = RETIRED, at_us
+        """Note that no further row will ever come; a restart may apply a deletion before the batch that drained it."""
+        self.state, self.finished_us = RETIRED, max(at_us, self.retiring_us or at_us)
 
     def finish(self, at_us: int) -> None:
         """Note that all its streams have ended, and all rows are there."""

@@ -566,3 +566,15 @@ def test_a_restart_that_learns_late_that_a_paused_query_had_drained_equals_none(
     driver.batch()
     assert driver.recovered() == driver.observed()
     assert driver.state.queries[query].last_seq == driver.state.applied_seq
+
+
+def test_a_restart_that_learns_late_of_a_drain_retires_a_query_at_its_deletion(driver: Driver) -> None:
+    (query,) = driver.run(CHEAP)
+    driver.batch({"s-1": 10})
+    driver.session.queries.begin_pause(query).wait()
+    driver.flush()
+    driver.batch()
+    driver.batch({"s-1": 60})
+    driver.clock.advance(0.5)
+    driver.session.queries.delete(query)
+    assert driver.recovered() == driver.observed()
