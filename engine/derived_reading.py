@@ -109,10 +109,10 @@ class DerivedRows:
             record = self._records.get(str(seq), lambda: self._log.read(seq))
         except FileNotFoundError:
             return None
-        told = record.get("derived", {}).get(query_id)
-        if told is None:
+        noted = record.get("derived", {}).get(query_id)
+        if noted is None:
             return None
-        return _given_in_record(record, told["slot"], told["active_from"], told["first"])
+        return _given_in_record(record, noted["slot"], noted["active_from"], noted["first"])
 
 
 def _given_in_record(

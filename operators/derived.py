@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from braid.operators.expressions import Column
-from braid.operators.queries import Query, Selection, query_from_json
+from braid.operators.queries import Query, query_from_json
 from braid.operators.query_parts import WINDOW_END, WINDOW_START, Output
-from braid.operators.windows import Window
+from braid.operators.windows import Window, sliding
 from braid.sources.core.derived import CONNECTOR
 from braid.sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
 from braid.sources.core.watermark_options import WatermarkOptions
 
 WINDOW_TIME = "window_time"
-_QUERIES = "queries"
+_QUERIES, _TIME = "queries", "_time"
 _BOUND = "#"
 """What the names of columns end with that are bounds of an inner window; those of an outer one are called alike."""
 
@@ -76,11 +76,11 @@ def shown_name(column: str) -> str:
 
 def time_name(query: Query) -> str:
     """Return what the event time of a query's rows is called."""
-    return query.event_time or WINDOW_TIME if isinstance(query, Selection) else WINDOW_TIME
+    return query.event_time or WINDOW_TIME
 
 
 def _is_time(query: Query, output: Output) -> bool:
-    return isinstance(query, Selection) and output.expression == Column(query.event_time, TIMESTAMP)
+    return bool(query.event_time) and output.expression == Column(query.event_time, TIMESTAMP)
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:
@@ -99,9 +99,8 @@ def window_behind(definition: StreamDefinition) -> tuple[Window, frozenset[str],
     if definition.connector != CONNECTOR:
         return None
     queries = [each.query for each in behind(definition)]
-    windows = {query.window for query in queries}
-    (window, *others) = windows
-    if others or not isinstance(window, Window):
+    (window, *others) = {sliding(query.window) for query in queries}
+    if others or window is None:
         return None
     outputs = queries[0].outputs
     starts, ends = (
@@ -113,9 +112,9 @@ def window_behind(definition: StreamDefinition) -> tuple[Window, frozenset[str],
 
 def with_time(query: Query) -> Query:
     """Return a query whose rows tell their event time, in a last column."""
-    if isinstance(query, Selection):
-        return replace(query, outputs=(*query.outputs, Output("_time", Column(query.event_time, TIMESTAMP))))
-    return query
+    if not query.event_time:
+        return query
+    return replace(query, outputs=(*query.outputs, Output(_TIME, Column(query.event_time, TIMESTAMP))))
 
 
 def as_tuples(rows: pa.Table, definition: StreamDefinition, query: Query) -> pa.RecordBatch:
@@ -123,7 +122,7 @@ def as_tuples(rows: pa.Table, definition: StreamDefinition, query: Query) -> pa.
     schema = definition.schema
     values = [_flat(rows.column(at)) for at in range(len(schema.names) - len(schema.hidden))]
     if schema.hidden:
-        values.append(_flat(rows.column("_time")) if isinstance(query, Selection) else _window_time(rows))
+        values.append(_flat(rows.column(_TIME)) if query.event_time else _window_time(rows))
     arrays = [value.cast(field.type) for value, field in zip(values, schema.arrow, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
 

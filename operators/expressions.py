@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -115,6 +115,15 @@ def _tells_type(expression: Expression) -> bool:
     if expression.function == "case":
         values = (*values[1:-1:2], values[-1])
     return any(map(_tells_type, values))
+
+
+def substituted(expression: Expression, columns: Mapping[str, Expression]) -> Expression:
+    """Return an expression with others in the place of some columns."""
+    if isinstance(expression, Column):
+        return columns.get(expression.name, expression)
+    if isinstance(expression, Call):
+        return replace(expression, arguments=tuple(substituted(each, columns) for each in expression.arguments))
+    return expression
 
 
 def conjuncts_of(expression: Expression | None) -> tuple[Expression, ...]:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from braid.operators import expressions
-from braid.operators.expressions import Expression, columns_of
+from braid.operators.expressions import Column, Expression, all_of, columns_of, conjuncts_of, substituted
 from braid.operators.joins.query import Join
 from braid.operators.lookup.lookups import Lookup, TupleJoin, input_id
 from braid.operators.query_parts import (
@@ -79,6 +79,17 @@ class Selection:
         """Return it over other streams of the same columns, by the ids of those that it reads."""
         return replace(self, stream=streams.get(self.stream, self.stream))
 
+    def over(self, inner: Selection, columns: Mapping[str, Expression]) -> Selection:
+        """Return it over the stream that an inner selection reads, if it reads the rows of that one alone.
+
+        ``columns`` are what the columns of the inner one are of that stream.
+        """
+        if self.lookups:
+            return self
+        outputs = tuple(Output(o.name, substituted(o.expression, columns)) for o in self.outputs)
+        where = _both(inner.where, self.where, columns)
+        return replace(inner, where=where, outputs=outputs, apart=self.apart)
+
     def set_apart(self, name: str) -> Selection:
         """Return a query that shares nothing with queries that are not set apart under the same name."""
         return replace(self, apart=name)
@@ -127,6 +138,7 @@ class Aggregation:
     apart: str = ""
 
     alias: ClassVar[str] = ""
+    event_time: ClassVar[str] = ""
     is_grouped: ClassVar[bool] = True
 
     @property
@@ -156,6 +168,23 @@ class Aggregation:
     def reading(self, streams: Mapping[str, str]) -> Aggregation:
         """Return it over other streams of the same columns, by the ids of those that it reads."""
         return replace(self, stream=streams.get(self.stream, self.stream))
+
+    def over(self, inner: Selection, columns: Mapping[str, Expression]) -> Aggregation:
+        """Return it over the stream that an inner selection reads, as :meth:`Selection.over`."""
+        if self.lookups:
+            return self
+        measures = {each: each.of(columns) for each in self.measures}
+        renamed: dict[str, Expression] = {old.name: Column(new.name, new.type) for old, new in measures.items()}
+        return replace(
+            self,
+            stream=inner.stream,
+            where=_both(inner.where, self.where, columns),
+            keys=tuple(substituted(key, columns) for key in self.keys),
+            measures=tuple(dict.fromkeys(measures.values())),
+            outputs=tuple(Output(o.name, substituted(o.expression, renamed)) for o in self.outputs),
+            having=None if self.having is None else substituted(self.having, renamed),
+            lookups=inner.lookups,
+        )
 
     def set_apart(self, name: str) -> Aggregation:
         """Return a query that shares nothing with queries that are not set apart under the same name."""
@@ -192,6 +221,12 @@ class Aggregation:
             **({} if self.emit == EMIT_AFTER_WATERMARK else {"emit": self.emit.to_json()}),
             **input_json(self),
         }
+
+
+def _both(inner: Expression | None, outer: Expression | None, columns: Mapping[str, Expression]) -> Expression | None:
+    """Return the conditions of an inner and an outer query, both over the columns of the inner one."""
+    of_outer = None if outer is None else substituted(outer, columns)
+    return all_of((*conjuncts_of(inner), *conjuncts_of(of_outer)))
 
 
 Query = Selection | Aggregation | Join

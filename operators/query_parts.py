@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from braid.operators import expressions
-from braid.operators.expressions import Expression
+from braid.operators.expressions import Expression, substituted
 from braid.operators.lookup.lookups import TupleJoin, tuple_join_from_json
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, DOUBLE, ColumnType
@@ -81,6 +82,10 @@ class Measure:
         if argument.is_integer:
             return BIGINT
         return ColumnType("DECIMAL", 38, argument.scale) if argument.kind == "DECIMAL" else DOUBLE
+
+    def of(self, columns: Mapping[str, Expression]) -> Measure:
+        """Return the measure of other expressions in the place of some columns."""
+        return self if self.argument is None else Measure(self.function, substituted(self.argument, columns))
 
     def to_json(self) -> list[Any]:
         """Return ``[function, argument or null]``."""

@@ -214,7 +214,7 @@ class ReadingTime:
         """Return how long a batch takes that reads so much (µs), None while nothing is known."""
         return None if self._line is None else self._line[0] + self._line[1] * size
 
-    def most_in(self, duration_us: float) -> float | None:
+    def size_within(self, duration_us: float) -> float | None:
         """Return how much a batch reads that takes so long (µs), None while nothing is known."""
         if self._line is None:
             return None
@@ -291,7 +291,7 @@ class BatchStart:
             return math.inf if _ROOM * _FIRST_REPLAY * max(self._durations_us) <= next_us else 0.0
         sizes, durations_us, overruns = zip(*self._replays, strict=True)
         allowed_us = next_us / max(_ROOM, *overruns)
-        most = self._replaying.most_in(allowed_us)
+        most = self._replaying.size_within(allowed_us)
         if most is None:  # nobody knows what a larger one takes
             most = max(sizes) if max(durations_us) <= allowed_us else 0.0
         return most

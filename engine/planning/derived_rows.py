@@ -32,11 +32,11 @@ def given_before(
     counts = _counts_by_slot(record) if in_record else {}
     for each in _all_behind(streams.values()):
         before = former.get(each.id, Given())
-        told = in_record.get(each.id)
-        if told is None or told["slot"] is None:
+        noted = in_record.get(each.id)
+        if noted is None or noted["slot"] is None:
             given[each.id] = before
         else:
-            given[each.id] = Given(told["first"] + counts.get(told["slot"], 0), _watermark_of(each.query, record))
+            given[each.id] = Given(noted["first"] + counts.get(noted["slot"], 0), _watermark_of(each.query, record))
     return given
 
 

@@ -123,6 +123,7 @@ class Join:
     kind: ClassVar[str] = JOIN
     emit: ClassVar[Emit] = EMIT_AFTER_WATERMARK
     keeps_extremes: ClassVar[bool] = False
+    event_time: ClassVar[str] = ""
 
     @property
     def is_grouped(self) -> bool:
@@ -152,6 +153,10 @@ class Join:
         """Return it over other streams of the same columns, by the ids of those that it reads."""
         inputs = tuple(replace(each, stream=streams.get(each.stream, each.stream)) for each in self.inputs)
         return replace(self, inputs=inputs)
+
+    def over(self, inner: object, columns: object) -> Join:  # noqa: ARG002
+        """Return it: its inputs read the rows of inner selections."""
+        return self
 
     def set_apart(self, name: str) -> Join:
         """Return a query that shares nothing with queries that are not set apart under the same name."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from braid.operators.derived import Behind, derived_stream
-from braid.operators.queries import Selection
 from braid.operators.windows import EMIT_AFTER_WATERMARK
 from braid.session.state.query_record import QueryRecord, full_name
 from braid.session.state.session_state import SessionState
@@ -40,7 +39,7 @@ class NamedRelations(Mapping[str, StreamDefinition]):
                 f"Rows of query {called} change ({record.query.emit.form}), and such rows cannot be read by another"
                 " query yet; read one that has final rows alone."
             )
-        if isinstance(record.query, Selection) and not record.query.event_time:
+        if record.query.window is None and not record.query.event_time:
             raise NotAllowed(
                 f"Query {called} was created by an earlier version; replace it by itself to read its rows."
             )

@@ -54,10 +54,11 @@ class Resolution:
         if key in self._new:
             return self._new[key].id
         known = self.state.queries.find(self.state.subqueries.get(key, ""))
-        if known is not None and known.is_wanted:
-            is_at_once = known.epoch is None or starts_now(query, planned.start, self.state.catalog)
-            if is_at_once:
-                return known.id
+        gives_the_same = known is not None and (
+            known.epoch is None or starts_now(query, planned.start, self.state.catalog)
+        )
+        if known is not None and known.is_wanted and gives_the_same:
+            return known.id
         (query_id,) = self.state.new_query_ids(1)
         names = {stream: self._name_of(stream) for stream in query.streams}
         record = QueryRecord(
@@ -124,8 +125,7 @@ def check_relations(
             known = on_their_way.get(query_id) or state.queries.find(query_id)
             if known is None or not known.is_wanted:
                 raise Conflict(f"Query {query_id}, which the new one reads, was just deleted or has failed.")
-        levels, reached = 0, {record.id}
-        queries = [record.query]
+        levels, queries = 0, [record.query]
         while queries:
             levels += 1
             if levels > MAX_LEVELS:
@@ -145,9 +145,9 @@ def check_unread(state: SessionState, records: Sequence[QueryRecord], verb: str)
     for record in records:
         readers = [each for each in state.readers_of(record.id) if each.id not in ids]
         if readers:
-            named = ", ".join(each.name or each.id for each in shown_readers(state, readers)[:20])
+            named = ", ".join(each.called for each in shown_readers(state, readers)[:20])
             raise Conflict(
-                f"Cannot {verb} query {record.name or record.id}: {named} read{'s' * (len(readers) == 1)} its rows."
+                f"Cannot {verb} query {record.called}: {named} read{'s' * (len(readers) == 1)} its rows."
                 f" Delete {'it' if len(readers) == 1 else 'them'} first"
                 + (", or add ?cascade=true." if verb == "delete" else "."),
                 query_id=record.id,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braid.operators.derived import Behind, column_name, derived_stream
-from braid.operators.expressions import Call, Column, Expression, all_of, conjuncts_of
+from braid.operators.expressions import Column, Expression
 from braid.operators.functions.coercion import in_one_type
-from braid.operators.queries import Aggregation, Query, Selection
-from braid.operators.query_parts import Measure, Output
+from braid.operators.queries import Query, Selection
+from braid.operators.query_parts import Output
 from braid.operators.windows import EMIT_AFTER_WATERMARK
 from braid.session.sql.statements import SUBQUERY, Select
 from braid.sources.core.derived import derived_id, queries_behind
@@ -119,12 +119,14 @@ class Relations(Mapping[str, StreamDefinition]):
 
     def merged(self, query: Query) -> Query:
         """Return a query that reads what a subquery of it selects from, where that is no more than a selection."""
-        if not isinstance(query, (Selection, Aggregation)) or query.lookups:
+        stream = query.streams[0]
+        inner = None if stream not in self._found.subqueries else self._found.subqueries[stream].query
+        if not isinstance(inner, Selection):
             return query
-        inner = self._found.subqueries.get(query.stream)
-        if inner is None or not isinstance(inner.query, Selection):
-            return query
-        return _merged(query, inner.query, self._found.definitions[query.stream].schema.event_time)
+        columns: dict[str, Expression] = {column_name(o.name): o.expression for o in inner.outputs}
+        event_time = self._found.definitions[stream].schema.event_time
+        columns.setdefault(event_time, Column(inner.event_time, TIMESTAMP))
+        return query.over(inner, columns)
 
     def needed_by(self, query: Query) -> tuple[Subquery, ...]:
         """Return the subqueries that a query reads, itself or through others, inner ones first."""
@@ -184,39 +186,3 @@ def _common(expressions: Sequence[Expression]) -> tuple[Expression, ...] | None:
     if len(types) > 1 and not all(kind.is_numeric for kind in types):
         return None
     return in_one_type(expressions)
-
-
-def _merged(query: Selection | Aggregation, inner: Selection, event_time: str) -> Query:
-    """Return an outer query over the stream that an inner selection reads."""
-    columns: dict[str, Expression] = {column_name(o.name): o.expression for o in inner.outputs}
-    columns.setdefault(event_time, Column(inner.event_time, TIMESTAMP))
-    outer = () if query.where is None else conjuncts_of(substituted(query.where, columns))
-    where = all_of((*conjuncts_of(inner.where), *outer))
-    if isinstance(query, Selection):
-        outputs = tuple(Output(o.name, substituted(o.expression, columns)) for o in query.outputs)
-        return replace(
-            query, stream=inner.stream, where=where, outputs=outputs, lookups=inner.lookups, event_time=inner.event_time
-        )
-    measures = {
-        m: Measure(m.function, None if m.argument is None else substituted(m.argument, columns)) for m in query.measures
-    }
-    renamed: dict[str, Expression] = {m.name: Column(new.name, new.type) for m, new in measures.items()}
-    return replace(
-        query,
-        stream=inner.stream,
-        where=where,
-        keys=tuple(substituted(key, columns) for key in query.keys),
-        measures=tuple(dict.fromkeys(measures.values())),
-        outputs=tuple(Output(o.name, substituted(o.expression, renamed)) for o in query.outputs),
-        having=None if query.having is None else substituted(query.having, renamed),
-        lookups=inner.lookups,
-    )
-
-
-def substituted(expression: Expression, columns: Mapping[str, Expression]) -> Expression:
-    """Return an expression with others in the place of some columns."""
-    if isinstance(expression, Column):
-        return columns.get(expression.name, expression)
-    if isinstance(expression, Call):
-        return replace(expression, arguments=tuple(substituted(each, columns) for each in expression.arguments))
-    return expression

@@ -30,16 +30,6 @@ from braid.sources.core.schema import StreamDefinition
 _SAME_GROUPS = "Each GROUP BY key has sessions of its own, so PARTITION BY must name what GROUP BY does"
 
 
-def plan_select(
-    statement: str | Statement,
-    catalog: Mapping[str, StreamDefinition],
-    tables: KnownTables = NO_TABLES,
-    limits: StatementLimits = DEFAULT_LIMITS,
-) -> Query:
-    """Return the query that a SELECT asks for, as :func:`plan_statement` does, without its subqueries."""
-    return plan_statement(statement, catalog, tables, limits).query
-
-
 class PlannedSelect(NamedTuple):
     """A query and the subqueries that it reads, by their provisional ids, inner ones first."""
 

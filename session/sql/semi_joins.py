@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from braid.operators.expressions import Literal
-from braid.operators.windows import SessionWindow, Window
+from braid.operators.windows import sliding
 from braid.session.sql.aggregates import first_aggregate
 from braid.session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
 from braid.session.sql.syntax import Node, conjuncts, walk
@@ -41,9 +41,9 @@ class _SemiJoins:
     def __init__(self, select: Select, event_time: str) -> None:
         self._select = select
         self._sql = select.sql
-        window = select.source.window
+        window = sliding(select.source.window)
         at = next(node.at for node in walk(select.where) if node.kind == SUBQUERY_NODE) if select.where else 0
-        if not isinstance(window, Window) or window.slide_us != window.size_us:
+        if window is None or window.slide_us != window.size_us:
             raise self._sql.not_allowed(
                 "A subquery in WHERE is over the rows of one window, so each stream in FROM needs a tumbling window,"
                 " such as [RANGE 10 SECONDS].",
@@ -248,7 +248,7 @@ class _SemiJoins:
             raise self._sql.not_allowed("A subquery in WHERE is one SELECT, without UNION ALL and EMIT.", inner.start)
         sources = [inner.source, *(joined.source for joined in inner.joins)]
         for source in sources:
-            if source.window not in (None, self._window) or isinstance(source.window, SessionWindow):
+            if source.window not in (None, self._window):
                 raise self._sql.not_allowed(
                     "A subquery in WHERE is over the outer window; leave its own out, or write the same.",
                     source.window_at,

@@ -160,7 +160,7 @@ class EmitClause:
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT statement: the syntax only; :func:`braid.session.sql.select.plan_select` gives it meaning.
+    """A SELECT statement: the syntax only; :func:`braid.session.sql.select.plan_statement` gives it meaning.
 
     ``named`` are the subqueries of its WITH, ``union`` what follows each UNION ALL; then ``first`` is where the SELECT
     before that begins and ends.

@@ -16,8 +16,8 @@ from braid.bench_driver.demo_script import (
 )
 from braid.operators.queries import Aggregation, Selection
 from braid.session.commands.statements import read_create_stream, to_definition
-from braid.session.sql.select import plan_select
 from braid.sources.core.schema import StreamDefinition
+from tests.kit.plans import plan_select
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from braid.bench_driver.queues.datasets import DATASETS
 from braid.bench_driver.workload import StreamSpec, load_workload
 from braid.operators.queries import Aggregation
 from braid.session.commands.statements import read_create_stream, to_definition
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 
 LOCATION = "grpc://127.0.0.1:8815"
 AGGREGATION = QuerySpec(

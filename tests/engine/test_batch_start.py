@@ -268,8 +268,8 @@ def test_where_batches_with_replays_overrun_the_next_have_less_room(sizes: list[
 
 def test_how_much_fits_a_time_is_what_takes_that_time() -> None:
     reading = ReadingTime()
-    assert reading.most_in(SECOND) is None, "nothing is known yet"
+    assert reading.size_within(SECOND) is None, "nothing is known yet"
     for size in (1000, 10_000, 2000, 8000):
         reading.learn(size, 100_000 + 2 * size)
-    assert reading.most_in(110_000) == pytest.approx(5000)
-    assert reading.most_in(90_000) == 0
+    assert reading.size_within(110_000) == pytest.approx(5000)
+    assert reading.size_within(90_000) == 0

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from braid.engine.planning.idleness import Idleness, followed, raise_idle
 from braid.engine.planning.offsets import Offset
 from braid.operators.live_queries import LiveQueries
-from braid.session.sql.select import plan_select
 from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from braid.sources.core.watermark_options import SECOND, WatermarkOptions
+from tests.kit.plans import plan_select
 from tests.operators.job_in_process import Job
 from tests.operators.join_pipeline import changelog
 

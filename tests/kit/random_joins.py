@@ -18,7 +18,6 @@ import pyarrow as pa
 from braid.operators.joins.query import Join
 from braid.operators.queries import Aggregation
 from braid.operators.tuples import Tuples
-from braid.session.sql.select import plan_select
 from braid.sources.connectors.static_table import TableDefinition, TableVersion
 from braid.sources.core.errors import SqlNotAllowed
 from braid.sources.core.schema import (
@@ -34,6 +33,7 @@ from braid.sources.core.schema import (
     StreamSchema,
 )
 from tests.kit.duck import connected
+from tests.kit.plans import plan_select
 from tests.operators.pipeline import Row
 
 SECOND = 1_000_000

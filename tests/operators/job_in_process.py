@@ -24,11 +24,11 @@ from braid.operators.live_queries import LiveQuery
 from braid.router.dead_letter_reader import DeadLetterReader
 from braid.router.result_reader import BatchIndex, ResultReader
 from braid.session.sql.inputs import NO_TABLES, KnownTables
-from braid.session.sql.select import plan_select
 from braid.sources.connectors.push import PushLog
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
+from tests.kit.plans import plan_select
 from tests.operators.join_pipeline import Deployed, changelog
 from tests.operators.pipeline import Row, batch_of
 

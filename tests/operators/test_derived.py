@@ -12,8 +12,8 @@ from braid.operators.derived import Behind, as_tuples, behind, derived_stream, w
 from braid.operators.evaluation import evaluate
 from braid.operators.queries import Query, Selection
 from braid.operators.result_rows import compute_outputs
-from braid.session.sql.select import plan_select
 from braid.sources.core.schema import StreamDefinition
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import define, plan
 
 NESTED = define(

@@ -13,8 +13,8 @@ from braid.operators.joins.matches import counts as join_counts
 from braid.operators.joins.matches import fire as joins
 from braid.operators.joins.matches.counts import CountedJoins
 from braid.operators.joins.matches.firing import DueJoins, WindowId
-from braid.session.sql.select import plan_select
 from braid.sources.core.storage import Storage
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import CATALOG, SECOND, STREAMS
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row

@@ -7,7 +7,7 @@ import pytest
 from braid.operators.joins.inputs import can_split, columns_to_spread_by, operators_of, placements_of, spread_by
 from braid.operators.joins.key_splits import KeySplit
 from braid.operators.joins.query import Join
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import CATALOG
 
 W = "[RANGE 4 SECONDS]"

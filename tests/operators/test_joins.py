@@ -28,9 +28,9 @@ from braid.operators.lookup import lookup_join
 from braid.operators.lookup.lookup_join import version_path
 from braid.operators.queries import Query
 from braid.operators.state import bucket_store, tuple_bucket
-from braid.session.sql.select import plan_select
 from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import (
     CATALOG,
     SECOND,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from braid.operators import partition
 from braid.operators.joins.matches import formed_rows
-from braid.session.sql.select import plan_select
 from braid.sources.core.storage import Storage
 from tests.kit.examples import examples
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import (
     CATALOG,
     SECOND,

@@ -16,9 +16,9 @@ from braid.operators.lookup.lookups import tuple_join_from_json
 from braid.operators.lookup.unnest import Unnest, unnested
 from braid.operators.stream_operators import StreamOperators
 from braid.operators.tuples import Tuples
-from braid.session.sql.select import plan_select
 from braid.sources.core.schema import INT, VARCHAR, ColumnType, array_of, map_of
 from braid.sources.formats.nested import row_bytes
+from tests.kit.plans import plan_select
 from tests.operators.pipeline import changelog
 from tests.session.sql.catalog import define
 

@@ -18,7 +18,7 @@ from braid.optimizer.costs import (
 )
 from braid.optimizer.plan import Plan
 from braid.optimizer.statistics import Statistics
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import CATALOG
 
 W = "[RANGE 4 SECONDS]"

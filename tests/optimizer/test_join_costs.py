@@ -16,7 +16,7 @@ from braid.operators.report import draw_sample
 from braid.optimizer.join_costs import estimate_input, explain_join_order
 from braid.optimizer.plan import Plan
 from braid.optimizer.statistics import Statistics
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import CATALOG
 
 RATES = {"s-a": 1000, "s-b": 500, "s-c": 100}

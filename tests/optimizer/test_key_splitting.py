@@ -21,7 +21,7 @@ from braid.operators.state.key_groups import hash_keys
 from braid.optimizer.key_splitting import KeySplitting, NoSplits, splittable_joins, spreadings_of
 from braid.optimizer.plan_changes import Member, PlanChange, Situation
 from braid.optimizer.statistics import Statistics
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import CATALOG
 
 SECOND = 1_000_000

@@ -20,7 +20,7 @@ from braid.optimizer.plan_changes import Member, PlanChange
 from braid.optimizer.regrouping import Regrouping
 from braid.optimizer.statistics import SAMPLE_KEPT, Statistics
 from braid.optimizer.workloads import MIN_SAMPLE
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import CATALOG
 
 SECOND = 1_000_000

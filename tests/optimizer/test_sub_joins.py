@@ -6,7 +6,7 @@ import pytest
 
 from braid.operators.joins.query import Join
 from braid.optimizer.sub_joins import sub_join, sub_joins
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import CATALOG
 
 CHAIN = "a [RANGE 4 SECONDS] x, b [RANGE 4 SECONDS] y, c [RANGE 4 SECONDS] z WHERE x.k = y.k AND y.m = z.m"

@@ -8,8 +8,8 @@ from braid.operators.joins.query import Join
 from braid.operators.kinds import operator_of, source_operators
 from braid.optimizer.join_costs import Sharing
 from braid.optimizer.plan import Plan
-from braid.session.sql.select import plan_select
 from braid.sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from tests.kit.plans import plan_select
 
 COLUMNS = {
     "V": {"vID": BIGINT, "length": INT, "geo": VARCHAR, "lang": VARCHAR},

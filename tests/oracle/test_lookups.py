@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from braid.operators.queries import Selection
-from braid.session.sql.select import plan_select
 from tests.kit.client import Api
 from tests.kit.examples import examples
+from tests.kit.plans import plan_select
 from tests.kit.random_joins import (
     CATALOG,
     ITEMS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from braid.operators.queries import Aggregation, Query, Selection
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.select import plan_select
 from braid.session.sql.statements import CreateStream
 from braid.sources.core.schema import StreamDefinition
+from tests.kit.plans import plan_select
 
 PURCHASES = """
 CREATE STREAM purchases (

@@ -8,9 +8,9 @@ from braid.operators.joins.query import Join
 from braid.operators.kinds import operator_of
 from braid.operators.queries import query_from_json
 from braid.operators.windows import SessionWindow, Window
-from braid.session.sql.select import plan_select
 from braid.sources.core.errors import SqlNotAllowed, SqlSyntaxError
 from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from tests.kit.plans import plan_select
 
 W = "[RANGE 8 SECONDS SLIDE 4 SECONDS]"
 _FIELDS = (Field("user_id", BIGINT), Field("pack", INT), Field("price", DOUBLE), Field("name", VARCHAR))

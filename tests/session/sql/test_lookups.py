@@ -9,9 +9,9 @@ import pytest
 from braid.operators.joins.query import Join
 from braid.operators.lookup.lookups import Lookup
 from braid.operators.queries import Aggregation, Query, Selection, query_from_json
-from braid.session.sql.select import plan_select
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.errors import SqlNotAllowed
+from tests.kit.plans import plan_select
 from tests.session.sql.tables import CATALOG, Tables
 
 

@@ -8,10 +8,10 @@ from braid.operators.expressions import Column
 from braid.operators.lookup.unnest import Unnest
 from braid.operators.queries import Selection
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.select import plan_select
 from braid.session.sql.statements import CreateStream
 from braid.sources.core.errors import SqlNotAllowed, SqlSyntaxError
 from braid.sources.core.schema import ColumnType, Field, StreamSchema
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import define
 
 ORDERS = (

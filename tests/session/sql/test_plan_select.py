@@ -9,7 +9,7 @@ import pytest
 from braid.operators.queries import Aggregation, Query, query_from_json
 from braid.operators.windows import SessionWindow, Window
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.select import plan_select
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG, aggregation, define, plan, selection
 
 # a condition on purchases, and what it becomes

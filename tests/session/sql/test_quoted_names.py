@@ -14,11 +14,11 @@ from braid.operators.joins.query import Join
 from braid.operators.queries import Selection, query_from_json
 from braid.operators.query_parts import MEASURE_FUNCTIONS
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.select import plan_select
 from braid.session.sql.statements import CreateStream
 from braid.sources.connectors.static_table import TableDefinition, TableVersion
 from braid.sources.core.errors import SqlNotAllowed
 from braid.sources.core.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
+from tests.kit.plans import plan_select
 from tests.session.sql.tables import Tables
 
 NAMES = (

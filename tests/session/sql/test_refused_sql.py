@@ -7,9 +7,9 @@ import re
 import pytest
 
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.select import plan_select
 from braid.session.sql.statements import Select
 from braid.sources.core.errors import BraidError
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import define, plan, selection
 
 W = "FROM purchases [RANGE 8 SECONDS]"

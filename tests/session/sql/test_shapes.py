@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.select import plan_select
 from braid.session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
 from braid.session.sql.statements import CreateQuery, Select
 from braid.sources.core.errors import BraidError, NotAllowed
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG, PURCHASES, define
 from tests.session.sql.test_sql_fuzz import SEEDS, WORDS
 

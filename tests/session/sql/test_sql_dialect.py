@@ -12,8 +12,8 @@ from sqlglot import exp
 from braid.operators.queries import Query
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.parsing.select_parser import Braid
-from braid.session.sql.select import plan_select
 from braid.sources.core.errors import BraidError
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG, plan, selection
 from tests.session.sql.test_plan_select import AGGREGATIONS, CONDITIONS
 from tests.session.sql.test_sql_fuzz import check

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from braid.operators.queries import query_from_json
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.parsing.function_names import AGGREGATES, FUNCTION_NAMES
-from braid.session.sql.select import plan_select
 from braid.session.sql.statements import CreateQuery, Explain, Select
 from braid.sources.core.errors import BraidError
 from tests.kit.examples import examples
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG
 from tests.session.sql.test_plan_select import EVERY
 from tests.session.sql.test_sql_statements import CONTRACT

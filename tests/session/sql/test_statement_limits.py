@@ -9,9 +9,9 @@ import pytest
 
 from braid.session.settings import Settings
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.select import plan_select
 from braid.session.sql.statement_limits import StatementLimits
 from braid.sources.core.errors import SqlNotAllowed
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG
 
 WINDOW = "[RANGE 8 SECONDS]"

@@ -8,9 +8,10 @@ from braid.operators.derived import derived_stream, shown_name, window_behind
 from braid.operators.expressions import Column
 from braid.operators.queries import Aggregation, Selection
 from braid.operators.windows import Window
-from braid.session.sql.select import PlannedSelect, plan_select, plan_statement
+from braid.session.sql.select import PlannedSelect, plan_statement
 from braid.sources.core.errors import BraidError
 from braid.sources.core.schema import TIMESTAMP
+from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG
 
 SECOND = 10**6
