@@ -193,14 +193,15 @@ def _fill(state: SessionState, value: Mapping[str, Any], heads: Mapping[int, Map
     state.inactive = {epoch: UnappliedEpoch.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = {composed(name): query_id for name, query_id in value["names"].items()}
     segments = {query_id: segment for segment, segment_heads in heads.items() for query_id in segment_heads}
-    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in PROGRESS), strict=True):
+    known = [name for name in PROGRESS if name in value["progress"]]  # an earlier version knew less of its queries
+    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in known), strict=True):
         if query_id not in segments:
             raise CorruptData(
                 f"The head of query {query_id!r} must be in {HEADS!r}; it is missing."
                 " Restore the data directory from a backup."
             )
         head = orjson.loads(heads[segments[query_id]][query_id])
-        record = QueryRecord.from_json(head | dict(zip(PROGRESS, progress, strict=True)))
+        record = QueryRecord.from_json(head | dict(zip(known, progress, strict=True)))
         record.head_segment = segments[query_id]
         state.queries.add(record)
     placed = (q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None)
