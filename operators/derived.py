@@ -1,7 +1,8 @@
 """What a derived stream is made of: the queries behind it, its columns, and rows of theirs in these columns.
 
 Rows of windows have the event time ``window_time``, the last microsecond of their window, so that a window of the same
-size takes each row where it came from. Rows of a selection keep their tuple's.
+size takes each row where it came from. Rows of a selection keep their tuple's. Rows of EMIT STREAM are changes, which
+their column ``_op`` tells apart: a reader sees all changes of a row or none, as they have one event time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from braid.operators.expressions import Column
 from braid.operators.queries import Query, query_from_json
-from braid.operators.query_parts import WINDOW_END, WINDOW_START, Output
+from braid.operators.query_parts import CHANGES, OP, WINDOW_END, WINDOW_START, Output
 from braid.operators.windows import Window, sliding
 from braid.sources.core.derived import CONNECTOR
 from braid.sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
@@ -44,6 +45,8 @@ def derived_stream(stream_id: str, name: str, behind: Sequence[Behind]) -> Strea
     fields = [Field(column_name(output.name), output.expression.type) for output in query.outputs]
     timed = (f.name for f, output in zip(fields, query.outputs, strict=True) if _is_time(query, output))
     event_time = next(timed, None)
+    if query.emit.stream:
+        fields += [Field(name, kind) for name, kind in CHANGES.items()]
     hidden: tuple[str, ...] = ()
     if event_time is None:
         event_time = _free_name(time_name(query), [field.name for field in fields])
@@ -52,6 +55,11 @@ def derived_stream(stream_id: str, name: str, behind: Sequence[Behind]) -> Strea
     queries = orjson.dumps([[each.id, each.query.to_json()] for each in behind]).decode()
     schema = StreamSchema(tuple(fields), event_time, 0, hidden=hidden)
     return StreamDefinition(stream_id, name, schema, CONNECTOR, "", {_QUERIES: queries}, watermark=_FOR_EVER)
+
+
+def gives_changes(query: Query) -> bool:
+    """Whether the rows of a query are changes: those of EMIT STREAM, and what is selected of such rows."""
+    return query.emit.stream or any(output.name == OP for output in query.outputs)
 
 
 def behind(definition: StreamDefinition) -> tuple[Behind, ...]:
@@ -120,7 +128,9 @@ def with_time(query: Query) -> Query:
 def as_tuples(rows: pa.Table, definition: StreamDefinition, query: Query) -> pa.RecordBatch:
     """Return rows of a query :func:`with_time` as tuples of a derived stream."""
     schema = definition.schema
-    values = [_flat(rows.column(at)) for at in range(len(schema.names) - len(schema.hidden))]
+    values = [_flat(rows.column(at)) for at in range(len(query.outputs) - bool(query.event_time))]
+    if query.emit.stream:
+        values += [_flat(rows.column(name)) for name in CHANGES]
     if schema.hidden:
         values.append(_flat(rows.column(_TIME)) if query.event_time else _window_time(rows))
     arrays = [value.cast(field.type) for value, field in zip(values, schema.arrow, strict=True)]

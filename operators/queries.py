@@ -203,9 +203,8 @@ class Aggregation:
     @cached_property
     def keeps_extremes(self) -> bool:
         """Whether slices keep a minimum or a maximum for it; not where it counts distinct values besides."""
-        functions = {measure.function for measure in self.measures}
-        has_slices = self.kind == AGGREGATION and "count_distinct" not in functions
-        return has_slices and not functions.isdisjoint(("min", "max"))
+        has_slices = self.kind == AGGREGATION and not any(measure.by_value for measure in self.measures)
+        return has_slices and any(measure.function in ("min", "max") for measure in self.measures)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from braid.operators import expressions
-from braid.operators.expressions import Expression, substituted
+from braid.operators.expressions import Column, Expression, substituted
 from braid.operators.lookup.lookups import TupleJoin, tuple_join_from_json
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.schema import BIGINT, DOUBLE, ColumnType
+from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, ColumnType
 
 SELECTION, AGGREGATION, SESSIONS, JOIN = "selection", "aggregation", "sessions", "join"
 """The kinds of operators, see :mod:`braid.operators.kinds`."""
@@ -19,8 +19,12 @@ SELECTION, AGGREGATION, SESSIONS, JOIN = "selection", "aggregation", "sessions",
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 PARTIAL = "_partial"
-# further columns of a changelog: insert or retract, processing time, number of the row among those of its group
-OP, PTIME, VER = "_op", "_ptime", "_ver"
+CHANGES = {"_op": VARCHAR, "_ptime": TIMESTAMP, "_ver": BIGINT}
+"""Further columns of a changelog: insert or retract, processing time, number of the row among those of its group."""
+
+OP, PTIME, VER = CHANGES
+
+INSERT, RETRACT = "insert", "retract"
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,8 @@ class Output:
         return cls(value[0], expressions.from_json(value[1]))
 
 
-MEASURE_FUNCTIONS = ("count", "sum", "min", "max", "count_distinct", "stddev_samp", "var_samp")
+COUNT_DISTINCT = "count_distinct"
+MEASURE_FUNCTIONS = ("count", "sum", "min", "max", COUNT_DISTINCT, "stddev_samp", "var_samp")
 _DEVIATIONS = ("stddev_samp", "var_samp")
 
 
@@ -50,11 +55,13 @@ class Measure:
 
     ``count`` without argument counts tuples. ``count_distinct`` counts the different values that are not NULL.
     ``stddev_samp`` and ``var_samp`` are NULL for fewer than two values.
-    AVG is no measure: the front end writes it as sum / count.
+    AVG is no measure: the front end writes it as sum / count. Of rows that change, ``argument`` is what insertions
+    bring and ``retracted`` what retractions take back, each NULL for the others: what is left is aggregated.
     """
 
     function: str
     argument: Expression | None = None
+    retracted: Expression | None = None
 
     def __post_init__(self) -> None:
         if self.function not in MEASURE_FUNCTIONS:
@@ -67,12 +74,26 @@ class Measure:
     @cached_property
     def name(self) -> str:
         """The column that carries this measure, the same for equal measures: ``sum(price)``, ``count(*)``."""
-        return f"{self.function}({'*' if self.argument is None else expressions.text_of(self.argument)})"
+        text = "*" if self.argument is None else expressions.text_of(self.argument)
+        less = "" if self.retracted is None else f" less {expressions.text_of(self.retracted)}"
+        return f"{self.function}({text}{less})"
+
+    @cached_property
+    def by_value(self) -> tuple[Expression, ...]:
+        """The expressions that have to be counted by their values for it; none where sums and extremes are enough."""
+        if self.argument is None or (self.retracted is None and self.function != COUNT_DISTINCT):
+            return ()
+        return (self.argument,) if self.retracted is None else (self.argument, self.retracted)
+
+    @property
+    def column(self) -> Column:
+        """The column of a group that has it."""
+        return Column(self.name, self.type)
 
     @property
     def type(self) -> ColumnType:
         """The type of the measure: counts and integer sums are BIGINT, deviations and variances DOUBLE."""
-        if self.function in ("count", "count_distinct") or self.argument is None:
+        if self.function in ("count", COUNT_DISTINCT) or self.argument is None:
             return BIGINT
         if self.function in _DEVIATIONS:
             return DOUBLE
@@ -85,16 +106,18 @@ class Measure:
 
     def of(self, columns: Mapping[str, Expression]) -> Measure:
         """Return the measure of other expressions in the place of some columns."""
-        return self if self.argument is None else Measure(self.function, substituted(self.argument, columns))
+        parts = (None if part is None else substituted(part, columns) for part in (self.argument, self.retracted))
+        return Measure(self.function, *parts)
 
     def to_json(self) -> list[Any]:
-        """Return ``[function, argument or null]``."""
-        return [self.function, None if self.argument is None else expressions.to_json(self.argument)]
+        """Return ``[function, argument or null]``, and what is retracted where there is such."""
+        value = [self.function, None if self.argument is None else expressions.to_json(self.argument)]
+        return value if self.retracted is None else [*value, expressions.to_json(self.retracted)]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Measure:
         """Read what :meth:`to_json` wrote."""
-        return cls(value[0], None if value[1] is None else expressions.from_json(value[1]))
+        return cls(value[0], *(None if part is None else expressions.from_json(part) for part in value[1:]))
 
 
 COUNT_ALL = Measure("count")

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from braid.operators.evaluation import evaluate
 from braid.operators.expressions import columns_of
 from braid.operators.queries import Query
-from braid.operators.query_parts import OP, PARTIAL, PTIME, VER, WINDOW_START
+from braid.operators.query_parts import CHANGES, PARTIAL, WINDOW_START
 from braid.sources.core.errors import TooLarge
 from braid.sources.core.schema import JSON, ColumnType
 
-CHANGE_FIELDS = (pa.field(OP, pa.string()), pa.field(PTIME, pa.timestamp("us")), pa.field(VER, pa.int64()))
+CHANGE_FIELDS = tuple(pa.field(name, kind.arrow) for name, kind in CHANGES.items())
 
 
 def compute_outputs(

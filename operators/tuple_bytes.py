@@ -18,7 +18,6 @@ from braid.operators.state.components import components_of
 
 _NUMBER_BYTES = 8
 _CONDITION_BYTES = 8  # its truth, and the cell that this is, or bitmaps of its parts
-COUNT_DISTINCT = "count_distinct"
 
 
 def bytes_a_tuple(keys: Iterable[Expression], measures: Iterable[Measure], residuals: Iterable[Expression]) -> int:
@@ -29,7 +28,7 @@ def bytes_a_tuple(keys: Iterable[Expression], measures: Iterable[Measure], resid
     keys, by_name = set(keys), {measure.name: measure for measure in measures}
     residuals = set(residuals)
     arguments = {measure.argument for measure in by_name.values() if measure.argument is not None}
-    keys |= {m.argument for m in by_name.values() if m.function == COUNT_DISTINCT and m.argument is not None}
+    keys |= {argument for measure in by_name.values() for argument in measure.by_value}
     components = {component for measure in by_name.values() for component in components_of(measure)}
     values = sum(_NUMBER_BYTES for value in keys | arguments if isinstance(value, Call))
     texts = sum(map(constant_bytes, keys | arguments | residuals))
@@ -46,4 +45,4 @@ def aggregation_bytes(query: Aggregation) -> int:
 
 def bytes_again(keys: Sequence[Expression], measures: Iterable[Measure]) -> int:
     """Return what each COUNT(DISTINCT …) takes besides: it has the keys of its query once more."""
-    return _NUMBER_BYTES * len(keys) * sum(measure.function == COUNT_DISTINCT for measure in measures)
+    return _NUMBER_BYTES * len(keys) * sum(len(measure.by_value) for measure in measures)

@@ -48,6 +48,10 @@ class Window:
         """How long they are at most (µs); 0 for sessions, which may be of any length."""
         return self.size_us
 
+    def last_end(self, us: int) -> int:
+        """Return the end of the last window that a tuple is in (µs)."""
+        return us - (us - self.offset_us) % self.slide_us + self.size_us
+
     def described(self) -> dict[str, Any]:
         """Return the window in seconds, as people read it."""
         return {
@@ -98,6 +102,10 @@ class SessionWindow:
         """A session may be of any length: nothing is known of it."""
         return 0
 
+    def last_end(self, us: int) -> int:
+        """Return where the session of a tuple ends (µs), as long as no other tuple comes."""
+        return us + self.gap_us
+
     def described(self) -> dict[str, Any]:
         """Return the window in seconds, as people read it."""
         return {"kind": "session", "gap_seconds": self.gap_us / 1e6}
@@ -144,6 +152,21 @@ class Emit:
         """The SQL that asks for it, without the interval: ``EMIT STREAM AFTER DELAY AND AFTER WATERMARK``."""
         moments = ["AFTER DELAY"] * (self.delay_us is not None) + ["AFTER WATERMARK"] * self.after_watermark
         return " ".join(["EMIT", *["STREAM"] * self.stream, *([" AND ".join(moments)] if moments else [])])
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why no other query can read such rows, and what to write; None where one can."""
+        if self.delay_us is not None and not self.stream:
+            return (
+                f"Rows of {self.form} replace earlier ones without saying which, so no query can read them;"
+                " write EMIT STREAM AFTER DELAY … AND AFTER WATERMARK, which retracts the earlier ones."
+            )
+        if self.delay_us is not None and not self.after_watermark:
+            return (
+                f"Rows of {self.form} may come after their window is final, too late for a query that reads them;"
+                " write AND AFTER WATERMARK after the delay."
+            )
+        return None
 
     def to_json(self) -> list[Any]:
         """Return ``[stream, after watermark, delay or null]``."""

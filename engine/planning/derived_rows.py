@@ -12,7 +12,7 @@ from typing import Any
 from braid.engine.planning.offsets import Given
 from braid.engine.planning.positions import Positions
 from braid.engine.planning.raised_watermarks import is_above
-from braid.operators.derived import Behind, behind
+from braid.operators.derived import Behind, behind, gives_changes
 from braid.operators.queries import Query
 from braid.sources.connectors.connector import Extent
 from braid.sources.core.derived import FIRST, is_derived
@@ -52,14 +52,23 @@ def first_clocks(
     for stream in streams.values():
         if not is_derived(stream.id) or is_replay(stream.id) or stream.id in record["clocks"]:
             continue
-        for each in behind(stream):
-            watermark = None if is_new(each.id) else _watermark_of(each.query, record)
-            if watermark is None:
-                continue
-            is_windowed = each.query.window is not None
-            reached = [watermark - 1] if is_windowed else [record["clocks"].get(s) for s in each.query.streams]
-            clocks[stream.id] = max(us for us in (*reached, clocks.get(stream.id)) if us is not None)
+        reached = [_reached(each.query, record) for each in behind(stream) if not is_new(each.id)]
+        if (latest := max((us for us in reached if us is not None), default=None)) is not None:
+            clocks[stream.id] = latest
     return clocks
+
+
+def _reached(query: Query, record: Mapping[str, Any]) -> int | None:
+    """Return the greatest event time of the rows that a query has given so far (µs), or one up to which all are given;
+    where rows come before their windows are final, that is the end of the last window that has tuples.
+    """
+    read = [us for stream in query.streams if (us := record["clocks"].get(stream)) is not None]
+    if query.window is None:
+        return max(read, default=None)
+    if gives_changes(query):
+        return query.window.last_end(max(read)) - 1 if read else None
+    watermark = _watermark_of(query, record)
+    return None if watermark is None else watermark - 1
 
 
 def _all_behind(streams: Iterable[StreamDefinition]) -> dict[Behind, None]:

@@ -32,7 +32,8 @@ from braid.operators.state.components import COUNT_NAME, component_named, names_
 from braid.operators.state.merging import DENSE_ENTRIES, Renumbered, common_keys, common_ranks, component_names
 from braid.operators.state.query_runs import Partials, QueryRuns
 from braid.operators.state.totals import empty
-from braid.operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, counts_distinct
+from braid.operators.windowing.fired_rows import Fired, FiredRows
+from braid.operators.windowing.value_counts import ValueCounts, counts_values
 from braid.operators.windowing.window_contents import Reductions, WindowContents
 
 # so many numbers of (queries, keys) at once
@@ -51,9 +52,9 @@ def fire(
     """Return the rows of all windows that end in ``(after, upto]``, or None when there are none.
 
     ``buckets`` and ``queries`` are those of one operator, ``distinct`` the buckets in which an expression, given by its
-    text, is one more key: those of COUNT(DISTINCT expression). Groups without tuples and groups that HAVING excludes
-    are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message. With
-    ``may_form_later`` rows are formed when they are read, where that is less to write.
+    text, is one more key: those of COUNT(DISTINCT expression) and the like. Groups without tuples and groups that
+    HAVING excludes are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
+    With ``may_form_later`` rows are formed when they are read, where that is less to write.
     """
     if not buckets:
         return None
@@ -62,12 +63,12 @@ def fire(
     by_space = _by_space(buckets)
     wide_by_space = {argument: _by_space(wide) for argument, wide in (distinct or {}).items()}
     for space, due in queries.due(slices, after, upto):
-        counts = DistinctCounts()
+        counts = ValueCounts()
         if space == ALONE:
             _fire_alone(by_space, wide_by_space, due, rows, counts)
             continue
         for argument, wide in wide_by_space.items():
-            is_counting = np.array([counts_distinct(measures, argument) for measures in due.space.measures])
+            is_counting = np.array([counts_values(measures, argument) for measures in due.space.measures])
             due_counting = due.take(np.flatnonzero(is_counting[due.space.measures_of[due.query]]))
             for contents in _windows(wide.get(space, []), due_counting, False):
                 counts.add(argument, contents)
@@ -81,13 +82,13 @@ def _fire_alone(
     wide_by_space: Mapping[str, Mapping[SpaceKey, Sequence[Partials]]],
     due: WindowsToFire,
     rows: FiredRows,
-    counts: DistinctCounts,
+    counts: ValueCounts,
 ) -> None:
     """Add the rows of due windows of queries that are added up each alone."""
     space = due.space
     due = due.take(np.argsort(space.measures_of[due.query], kind="stable"))
     for argument, wide in wide_by_space.items():
-        is_counting = np.array([counts_distinct(measures, argument) for measures in space.measures])
+        is_counting = np.array([counts_values(measures, argument) for measures in space.measures])
         counting = due.take(np.flatnonzero(is_counting[space.measures_of[due.query]]))
         for totals in alone_windows.totals(_query_runs(wide), _stretches_of(counting, {})):
             counts.add_totals(argument, counting.take(totals.windows), totals)

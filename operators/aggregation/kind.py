@@ -10,7 +10,6 @@ from braid.operators.predicates.analysis import analyse
 from braid.operators.predicates.space_key import SpaceKey
 from braid.operators.queries import Aggregation
 from braid.operators.query_parts import AGGREGATION
-from braid.operators.state.components import COUNT_DISTINCT
 from braid.operators.tuple_bytes import aggregation_bytes
 from braid.operators.windowing.reading import WindowReader
 
@@ -23,7 +22,7 @@ def operator_of(query: Aggregation) -> str:
 def source_operators(query: Aggregation) -> tuple[str, ...]:
     """Return the names of the operators that an aggregation has in source tasks."""
     name = operator_of(query)
-    distinct_arguments = (str(measure.argument) for measure in query.measures if measure.function == COUNT_DISTINCT)
+    distinct_arguments = (str(argument) for measure in query.measures for argument in measure.by_value)
     return (name, *(distinct_operator(name, text) for text in dict.fromkeys(distinct_arguments)))
 
 

@@ -21,11 +21,10 @@ from braid.operators.predicates.index import TupleCells
 from braid.operators.queries import Aggregation
 from braid.operators.query_parts import Measure
 from braid.operators.state.bucket import Bucket
-from braid.operators.state.components import COUNT_DISTINCT, Encoded
+from braid.operators.state.components import Encoded
 from braid.operators.state.dense_totals import DenseTotals, Entries, FinerTotals
 from braid.operators.state.entries import cell_by_cell, query_by_query, tuples_alone
 from braid.operators.state.sliced_tuples import SlicedTuples
-from braid.operators.state.totals import argument_of
 from braid.operators.windows import Window, sliding
 
 
@@ -64,17 +63,16 @@ def measures_of(queries: Sequence[LiveQuery]) -> tuple[Measure, ...]:
 def with_components(lists: Iterable[Sequence[Measure]]) -> tuple[Measure, ...]:
     """Return the distinct measures of some lists that have components."""
     by_name = {m.name: m for measures in lists for m in measures if m.argument is not None}
-    return tuple(measure for measure in by_name.values() if measure.function != COUNT_DISTINCT)
+    return tuple(measure for measure in by_name.values() if not measure.by_value)
 
 
 def distinct_arguments(queries: Sequence[LiveQuery]) -> dict[str, tuple[Expression, list[LiveQuery]]]:
-    """Return the expressions whose distinct values are counted, by text, each with the queries that count them."""
+    """Return the expressions that are counted by their values, by text, each with the queries that count them."""
     counted: dict[str, tuple[Expression, list[LiveQuery]]] = {}
     for live in queries:
-        for measure in aggregation_of(live).measures:
-            if measure.function == COUNT_DISTINCT:
-                argument = argument_of(measure)
-                counted.setdefault(str(argument), (argument, []))[1].append(live)
+        of_query = {each: None for measure in aggregation_of(live).measures for each in measure.by_value}
+        for argument in of_query:
+            counted.setdefault(str(argument), (argument, []))[1].append(live)
     return counted
 
 

@@ -23,8 +23,7 @@ from braid.operators.joins.query import Join, JoinInput
 from braid.operators.live_queries import LiveQueries, LiveQuery
 from braid.operators.placement import Placement
 from braid.operators.queries import Aggregation
-from braid.operators.query_parts import JOIN, Measure
-from braid.operators.state.components import COUNT_DISTINCT
+from braid.operators.query_parts import COUNT_DISTINCT, JOIN, Measure
 
 SALT = "join"
 """What the keys of joins are hashed with to find their partitions."""

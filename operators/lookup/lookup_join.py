@@ -18,7 +18,7 @@ import pyarrow as pa
 from braid.operators import kernels
 from braid.operators.expressions import Expression, columns_of
 from braid.operators.joins.matches.relations import NO_ROW, picked
-from braid.operators.lookup.lookups import Lookup, TupleJoin
+from braid.operators.lookup.lookups import SEMI, Lookup, TupleJoin
 from braid.operators.lookup.unnest import unnested
 from braid.operators.state.keys import as_numbers, encode_keys
 from braid.operators.tuples import Tuples
@@ -277,25 +277,23 @@ def _check(tuples: Tuples) -> None:
 
 
 def _joined(tuples: Tuples, table: TableIndex, lookup: Lookup, needed: set[str]) -> Iterator[pa.RecordBatch]:
-    """Yield tuples joined with a table, with the columns that are needed."""
+    """Yield tuples joined with a table, with the columns that are needed; or those tuples that it keeps."""
     columns = [tuples.value(stream_key) for stream_key, _ in lookup.keys]
     _check(tuples)
     starts, matches = table.find(columns, tuples.length)
-    counts = np.maximum(matches, 1) if lookup.left else matches
-    ends = np.cumsum(counts)
     tested = set() if lookup.on is None else set(columns_of(lookup.on))
-    pairs = _Pairs(tuples, table, lookup, tested | needed)
-    first = 0
-    while first < tuples.length:
-        before = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + pairs.at_once, side="right")))
-        tuple_rows = np.repeat(np.arange(first, last), counts[first:last])
-        nth = np.arange(before, before + len(tuple_rows)) - (ends - counts)[tuple_rows]
-        table_rows = table.row_at(np.where(matches[tuple_rows] > 0, starts[tuple_rows] + nth, NO_ROW))
-        if lookup.on is not None:
-            tuple_rows, table_rows = pairs.where_on(lookup.on, tuple_rows, table_rows)
-        yield pa.RecordBatch.from_pydict(pairs.columns(tuple_rows, table_rows, needed))
-        first = last
+    if not lookup.keeps:
+        pairs = _Pairs(tuples, table, lookup, tested | needed)
+        for tuple_rows, table_rows in pairs.of(starts, matches):
+            yield pa.RecordBatch.from_pydict(pairs.columns(tuple_rows, table_rows, needed))
+        return
+    has_row = matches > 0
+    if lookup.on is not None:
+        has_row[:] = False
+        for tuple_rows, _ in _Pairs(tuples, table, lookup, tested).of(starts, matches):
+            has_row[tuple_rows] = True
+    rows = np.flatnonzero(has_row == (lookup.keeps == SEMI))
+    yield pa.RecordBatch.from_pydict(_rows_of(tuples, rows, needed))
 
 
 @dataclass(frozen=True)
@@ -313,6 +311,22 @@ class _Pairs:
         of_tuples = (self.tuples.columns[name] for name in self.read if name in self.tuples.columns)
         widest = max(self.table.widest(self._of_table(self.read).values()), *map(_longest, of_tuples), 1)
         return max(1, min(MAX_AT_ONCE, MAX_BYTES // widest))
+
+    def of(self, starts: Numbers, matches: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield the pairs of each tuple, given where its rows begin and how many there are, in pieces."""
+        counts = np.maximum(matches, 1) if self.lookup.left else matches
+        ends = np.cumsum(counts)
+        first = 0
+        while first < self.tuples.length:
+            before = int(ends[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(ends, before + self.at_once, side="right")))
+            tuple_rows = np.repeat(np.arange(first, last), counts[first:last])
+            nth = np.arange(before, before + len(tuple_rows)) - (ends - counts)[tuple_rows]
+            table_rows = self.table.row_at(np.where(matches[tuple_rows] > 0, starts[tuple_rows] + nth, NO_ROW))
+            if self.lookup.on is not None:
+                tuple_rows, table_rows = self.where_on(self.lookup.on, tuple_rows, table_rows)
+            yield tuple_rows, table_rows
+            first = last
 
     def columns(self, tuple_rows: Numbers, table_rows: Numbers, names: set[str]) -> dict[str, pa.Array]:
         """Return columns of pairs."""

@@ -15,6 +15,8 @@ from braid.operators import expressions
 from braid.operators.expressions import Expression, columns_of
 from braid.operators.lookup.unnest import Unnest
 
+SEMI, ANTI = "semi", "anti"
+
 
 @dataclass(frozen=True)
 class Lookup:
@@ -24,7 +26,8 @@ class Lookup:
     lookup was deployed, and how often the table was refreshed before; :class:`Refreshed` tells what they are since.
     Column ``c`` of the table is called ``name.c`` afterwards. Of each pair in ``keys`` the first is over the tuple's
     columns, those of lookups before it included, the second over the columns of the table. ``on``, over both, says more
-    about which rows are joined. With ``left`` a tuple without such a row stays, its columns of the table NULL.
+    about which rows are joined. With ``left`` a tuple without such a row stays, its columns of the table NULL. Where it
+    ``keeps`` tuples, they get no columns: SEMI those that have such a row, each once, ANTI those that have none.
     """
 
     table: str
@@ -33,11 +36,13 @@ class Lookup:
     keys: tuple[tuple[Expression, Expression], ...]
     on: Expression | None = None
     left: bool = False
+    keeps: str = ""
 
     def __str__(self) -> str:
         by = " and ".join(f"{of_tuple} = {of_table}" for of_tuple, of_table in self.keys)
         on = "" if self.on is None else f" and {self.on}"
-        return f"{'left ' * self.left}lookup {self.name}@{self.version} on {by}{on}"
+        form = "left " if self.left else f"{self.keeps} " if self.keeps else ""
+        return f"{form}lookup {self.name}@{self.version} on {by}{on}"
 
     @cached_property
     def reads(self) -> frozenset[str]:
@@ -54,6 +59,7 @@ class Lookup:
             "keys": [[expressions.to_json(key) for key in pair] for pair in self.keys],
             "on": None if self.on is None else expressions.to_json(self.on),
             "left": self.left,
+            **({"keeps": self.keeps} if self.keeps else {}),
         }
 
     @classmethod

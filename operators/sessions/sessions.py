@@ -29,15 +29,16 @@ from braid.operators.predicates.cell_space import CellSpace, assign_cells
 from braid.operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
 from braid.operators.predicates.index import TupleCells
 from braid.operators.predicates.space_key import SpaceKey
-from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
+from braid.operators.query_parts import COUNT_DISTINCT, WINDOW_END, WINDOW_START, Measure
 from braid.operators.state import components
 from braid.operators.state.bucket import Bucket
-from braid.operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
+from braid.operators.state.components import COUNT_NAME, component_named, names_of
 from braid.operators.state.keys import encode_keys, key_columns, key_names
 from braid.operators.state.merging import common_keys, common_ranks, component_names, numbers_of
 from braid.operators.state.sliced_tuples import SlicedTuples
 from braid.operators.state.totals import accumulate, empty, merge_into
-from braid.operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
+from braid.operators.windowing.fired_rows import Fired, apply_having
+from braid.operators.windowing.value_counts import counts_values, keys_of_wide
 from braid.operators.windowing.window_rows import SLOT, WindowRows
 from braid.operators.windows import SessionWindow
 from braid.sources.core.columns import one_array
@@ -314,7 +315,7 @@ def _values_of(
     values = {}
     for argument, buckets in distinct.items():
         space_buckets = [bucket for bucket in buckets if bucket.space == space]
-        counting = [query for query in queries if counts_distinct(aggregation_of(query).measures, argument)]
+        counting = [query for query in queries if counts_values(aggregation_of(query).measures, argument)]
         if space_buckets and counting:
             runs, cells, maps = SpaceQueries(counting, predicates).cells(space_buckets)
             joined = _Joined(space_buckets, maps, needed_names(space_buckets, ()))

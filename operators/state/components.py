@@ -5,7 +5,7 @@ all types. COUNT and SUM of numbers are a component each, a sum of decimals one 
 come from sums of values and of squares in double-double (:mod:`braid.operators.kernels.double_double`); minimum and
 maximum of texts and of decimals beyond 64 bits are ranks in a sorted *dictionary* of the values that occur.
 ``count(x)`` says how many values were not NULL; where none was NULL it is left out, and equals ``count(*)``.
-COUNT(DISTINCT x) has none: x is a key for it.
+COUNT(DISTINCT x) has none: x is a key for it, and so for each aggregate that values can leave again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _ONE_LIMB, _TWO_LIMBS, MAX_LIMBS = 9, WORD_DIGITS, 4
 LIMB_BITS = 32
 _LIMB = 2**LIMB_BITS - 1
 _BEYOND = 10**38
-COUNT_DISTINCT = "count_distinct"
 _DEVIATIONS = ("stddev_samp", "var_samp")
 
 
@@ -74,7 +73,7 @@ def count_name(measure: Measure) -> str:
 
 def components_of(measure: Measure) -> tuple[Component, ...]:
     """Return the components of a measure without the counts."""
-    if measure.argument is None or measure.function in ("count", COUNT_DISTINCT):
+    if measure.argument is None or measure.function == "count" or measure.by_value:
         return ()
     kind = measure.argument.type.kind
     if measure.function in _DEVIATIONS:  # the same for both
@@ -88,7 +87,7 @@ def components_of(measure: Measure) -> tuple[Component, ...]:
 
 def names_of(measure: Measure) -> tuple[str, ...]:
     """Return the names of all numbers that a measure is decoded from."""
-    if measure.function == COUNT_DISTINCT:
+    if measure.by_value:
         return (measure.name,)
     return (count_name(measure), *(component.name for component in components_of(measure)))
 
@@ -174,11 +173,17 @@ def encode(measure: Measure, column: pa.Array) -> Encoded:
     return Encoded({components[0].name: _without_null(_numbers_of(column), valid, components[0])}, valid)
 
 
-def decode(measure: Measure, numbers: Mapping[str, Numbers], dictionary: pa.Array | None) -> pa.Array:
-    """Return measures from the numbers that `names_of` names; NULL where there was no value."""
+def decode(measure: Measure, numbers: Mapping[str, Numbers | pa.Array], dictionary: pa.Array | None) -> pa.Array:
+    """Return measures from the numbers that `names_of` names; NULL where there was no value.
+
+    What is computed of values is there already.
+    """
     kind = measure.type.arrow
     name = measure.name
-    if measure.argument is None or measure.function in ("count", COUNT_DISTINCT):
+    if measure.by_value:
+        values = numbers[name]
+        return values if isinstance(values, pa.Array) else pa.array(values)
+    if measure.argument is None or measure.function == "count":
         return pa.array(numbers[names_of(measure)[0]])
     if measure.function in _DEVIATIONS:
         count = numbers[count_name(measure)]

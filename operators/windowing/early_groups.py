@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 from braid.operators.aggregation.shared_aggregation import aggregation_of
 from braid.operators.expressions import columns_of
 from braid.operators.live_queries import LiveQuery
-from braid.operators.query_parts import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
+from braid.operators.query_parts import COUNT_ALL, INSERT, OP, PTIME, RETRACT, VER, WINDOW_END, WINDOW_START
 from braid.operators.sessions.sessions import chain
 from braid.operators.state.keys import encode_keys, unite_keys
 from braid.operators.windowing.fired_rows import Fired
 from braid.operators.windowing.window_rows import SLOT, WindowRows
 from braid.sources.core.columns import one_array
-
-INSERT, RETRACT = "insert", "retract"
 
 EPOCH, THERE, SINCE, NEWEST = "_epoch", "_there", "_since", "_newest"
 NEVER = -(2**62)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,20 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from braid.operators.aggregation.alone_windows import WindowTotals
-from braid.operators.aggregation.due import Due, WindowsToFire
+from braid.operators.aggregation.due import WindowsToFire
 from braid.operators.arrays import Numbers
 from braid.operators.live_queries import LiveQuery
 from braid.operators.predicates.query_set import Bools
 from braid.operators.query_parts import Measure
 from braid.operators.state import components
-from braid.operators.state.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from braid.operators.state.keys import key_columns, unite_keys
+from braid.operators.state.components import COUNT_NAME, component_named, names_of
+from braid.operators.state.keys import key_columns
 from braid.operators.state.totals import empty
 from braid.operators.tuples import Tuples
+from braid.operators.windowing.value_counts import ValueCounts
 from braid.operators.windowing.window_cells import WindowCells
 from braid.operators.windowing.window_contents import Reductions, WindowContents
 from braid.operators.windowing.window_rows import WindowRows
-from braid.sources.core.columns import arrays_of, one_array
+from braid.sources.core.columns import arrays_of
 from braid.sources.core.schema import BIGINT
 
 Places = npt.NDArray[np.int64]
@@ -62,59 +63,6 @@ class Fired:
         return self.rows.table()
 
 
-class DistinctCounts:
-    """How many distinct values there are in each window of each query, by key."""
-
-    def __init__(self) -> None:
-        self._present: dict[tuple[str, int, int, str], list[tuple[pa.Table, Places]]] = {}
-        self._key_of: dict[tuple[int, int], Places] = {}
-
-    def add(self, argument: str, contents: WindowContents) -> None:
-        """Note which keys and values windows have."""
-        for due, counts in zip(contents.due.listed(), contents.counts(contents.runs), strict=True):
-            present = np.flatnonzero(counts) + contents.first_key
-            self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((contents.keys, present))
-
-    def add_totals(self, argument: str, due: WindowsToFire, totals: WindowTotals) -> None:
-        """Note which keys and values windows of queries that are added up alone have."""
-        ends = np.cumsum(totals.lengths)
-        for window, begin, end in zip(due.listed(), (ends - totals.lengths).tolist(), ends.tolist(), strict=True):
-            present = totals.key[begin:end].astype(np.int64)
-            self._present.setdefault((window.query.id, window.start, window.end, argument), []).append(
-                (totals.keys, present)
-            )
-
-    def of(self, argument: str, due: Due, keys: pa.Table) -> Places:
-        """Return the number of distinct values that are not NULL, for each of the keys."""
-        totals = np.zeros(keys.num_rows, dtype=np.int64)
-        for wide, present in self._present.get((due.query.id, due.start, due.end, argument), ()):
-            key_of = self._key_of.get((id(keys), id(wide)))
-            if key_of is None:
-                key_of = self._key_of[id(keys), id(wide)] = keys_of_wide(keys, wide)
-            keys_present = key_of[present]
-            totals += np.bincount(keys_present[keys_present >= 0], minlength=keys.num_rows)
-        return totals
-
-
-def counts_distinct(measures: Iterable[Measure], argument: str) -> bool:
-    """Return whether one of the measures is how many distinct values ``argument``, a text, has."""
-    return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in measures)
-
-
-def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
-    """Return, for each key with a value as last column, the row of the key without it; -1 where the value is NULL."""
-    *names, value = key_columns(wide)
-    if names:
-        united, (key_codes, wide_codes) = unite_keys([keys, wide.select(names)])
-        row = np.full(united.num_rows, -1, dtype=np.int64)
-        row[key_codes] = np.arange(keys.num_rows)
-        key_of = row[wide_codes]
-    else:
-        key_of = np.zeros(wide.num_rows, dtype=np.int64)
-    key_of[np.asarray(one_array(wide.column(value)).is_null())] = -1
-    return key_of
-
-
 @dataclass(frozen=True)
 class _Part:
     """Rows of several windows with the same measures: ``lengths`` of them each, one window's after the other's."""
@@ -134,7 +82,7 @@ class FiredRows:
         self._by_measures: dict[tuple[str, ...], list[_Part]] = {}
         self._cells: list[tuple[WindowCells, Places]] = []
 
-    def add(self, contents: WindowContents, distinct: DistinctCounts) -> None:
+    def add(self, contents: WindowContents, value_counts: ValueCounts) -> None:
         """Take the rows of windows: one for each key that has tuples."""
         cells = _cells(contents) if self._may_form_later else None
         if cells is not None:
@@ -147,13 +95,13 @@ class FiredRows:
             in_list = np.flatnonzero(lists == number)
             measures = space.measures[number]
             if len(in_list) == len(due):
-                part = _part(contents, counts, measures, distinct)
+                part = _part(contents, counts, measures, value_counts)
             else:
-                part = _part(contents.take(in_list), counts[in_list], measures, distinct)
+                part = _part(contents.take(in_list), counts[in_list], measures, value_counts)
             if part.lengths.any():
                 self._by_measures.setdefault(tuple(measure.name for measure in measures), []).append(part)
 
-    def add_totals(self, due: WindowsToFire, totals: WindowTotals, distinct: DistinctCounts) -> None:
+    def add_totals(self, due: WindowsToFire, totals: WindowTotals, value_counts: ValueCounts) -> None:
         """Take the rows of windows of queries that are added up alone, ordered by their measures."""
         lists = due.space.measures_of[due.query]
         ends = np.cumsum(totals.lengths)
@@ -167,13 +115,12 @@ class FiredRows:
                 due.take(slice(low, high)),
                 totals.lengths[low:high],
             )
-            numbers = {name: column[rows] for name, column in totals.numbers.items()}
+            numbers: dict[str, Numbers | pa.Array] = {name: column[rows] for name, column in totals.numbers.items()}
             key = totals.key[rows]
             for measure in measures:
-                if measure.function == COUNT_DISTINCT:
-                    numbers[measure.name] = _distinct_of_rows(
-                        str(measure.argument), alike, lengths, key, totals.keys, distinct
-                    )
+                if measure.by_value:
+                    at = np.repeat(np.arange(len(lengths)), lengths) * totals.keys.num_rows + key
+                    numbers[measure.name] = value_counts.of(measure, list(alike.listed()), totals.keys, at)
                     continue
                 for name in names_of(measure):
                     if name not in numbers:  # a count is left out where it is that of all tuples, a sum without values
@@ -254,17 +201,16 @@ def _take_note(by_slot: dict[int, tuple[int, int]], slots: Places, counts: Place
         by_slot[slot] = before + count, max(newest_before, us)
 
 
-def _part(contents: WindowContents, counts: Numbers, measures: tuple[Measure, ...], distinct: DistinctCounts) -> _Part:
+def _part(contents: WindowContents, counts: Numbers, measures: tuple[Measure, ...], value_counts: ValueCounts) -> _Part:
     """Return the rows of windows whose queries have the same measures; ``counts`` has their tuples."""
     due, runs = contents.due, contents.runs
     at = np.flatnonzero(counts)
     query, key = np.divmod(at, counts.shape[1])
-    numbers = {COUNT_NAME: counts.reshape(-1)[at]}
+    numbers: dict[str, Numbers | pa.Array] = {COUNT_NAME: counts.reshape(-1)[at]}
     for measure in measures:
-        if measure.function == COUNT_DISTINCT:
-            argument = str(measure.argument)
-            by_window = np.array([distinct.of(argument, window, contents.keys) for window in due.listed()])
-            numbers[measure.name] = by_window[query, key + contents.first_key]
+        if measure.by_value:
+            of_keys = query * contents.keys.num_rows + key + contents.first_key
+            numbers[measure.name] = value_counts.of(measure, list(due.listed()), contents.keys, of_keys)
             continue
         for name in names_of(measure):
             if name not in numbers:
@@ -279,18 +225,9 @@ def _part(contents: WindowContents, counts: Numbers, measures: tuple[Measure, ..
     return _Part(due, np.bincount(query, minlength=len(due)), values, contents.newest)
 
 
-def _distinct_of_rows(
-    argument: str, due: WindowsToFire, lengths: Places, key: Numbers, keys: pa.Table, distinct: DistinctCounts
-) -> Places:
-    """Return the number of distinct values in rows of windows, ``lengths`` each, given their keys."""
-    ends = np.cumsum(lengths)
-    spans = zip(due.listed(), (ends - lengths).tolist(), ends.tolist(), strict=True)
-    return np.concatenate([distinct.of(argument, window, keys)[key[begin:end]] for window, begin, end in spans])
-
-
 def _values(
     measures: Sequence[Measure],
-    numbers: Mapping[str, Numbers],
+    numbers: Mapping[str, Numbers | pa.Array],
     keys: pa.Table,
     dictionaries: Mapping[str, pa.Array],
     key_rows: Numbers,

@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from braid.operators.queries import Query
-from braid.operators.query_parts import OP
+from braid.operators.query_parts import OP, RETRACT
 from braid.operators.result_rows import schema_of
-from braid.operators.windowing.early_groups import RETRACT
 from braid.router.sinks.encoding import encode
 from braid.router.sinks.options import check_options, choice, columns
 from braid.router.sinks.sink import (

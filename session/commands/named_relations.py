@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from braid.operators.derived import Behind, derived_stream
-from braid.operators.windows import EMIT_AFTER_WATERMARK
 from braid.session.state.query_record import QueryRecord, full_name
 from braid.session.state.session_state import SessionState
 from braid.sources.core.derived import queries_behind
@@ -34,11 +33,8 @@ class NamedRelations(Mapping[str, StreamDefinition]):
                 f"Query {called} is {record.state}, so nothing can read its rows. Create it again, or write its SELECT"
                 " as a subquery."
             )
-        if record.query.emit != EMIT_AFTER_WATERMARK:
-            raise NotAllowed(
-                f"Rows of query {called} change ({record.query.emit.form}), and such rows cannot be read by another"
-                " query yet; read one that has final rows alone."
-            )
+        if (reason := record.query.emit.unreadable) is not None:
+            raise NotAllowed(f"Query {called} cannot be read. {reason}")
         if record.query.window is None and not record.query.event_time:
             raise NotAllowed(
                 f"Query {called} was created by an earlier version; replace it by itself to read its rows."

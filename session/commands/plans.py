@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from braid.operators.queries import Query
-from braid.operators.query_parts import OP, PTIME, VER
+from braid.operators.query_parts import CHANGES
 from braid.optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
 from braid.optimizer.join_costs import explain_join_order
 from braid.optimizer.statistics import Statistics
@@ -112,6 +112,5 @@ def result_columns(query: Query) -> list[dict[str, str]]:
     if query.window is not None:
         columns.append({"name": "_partial", "type": "BOOLEAN"})
         if query.emit.stream:
-            columns += [{"name": OP, "type": "VARCHAR"}, {"name": PTIME, "type": "TIMESTAMP"}]
-            columns.append({"name": VER, "type": "BIGINT"})
+            columns += [{"name": name, "type": str(kind)} for name, kind in CHANGES.items()]
     return columns

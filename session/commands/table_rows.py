@@ -82,7 +82,7 @@ class TableRows:
         for lookups, query_id in inputs.items():
             query = query_id or "a query that is just being accepted"
             try:
-                matches = math.prod(max(1, indexed.index(lookup).max_matches) for lookup in lookups)
+                matches = math.prod(max(1, indexed.index(lookup).max_matches) for lookup in lookups if not lookup.keeps)
             except LookupFailed as problem:
                 raise NotAllowed(
                     f"The tables of {query} cannot be joined: {problem}.",

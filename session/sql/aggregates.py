@@ -11,6 +11,7 @@ from braid.operators.functions.casts import cast_to
 from braid.operators.functions.coercion import UNTYPED_NULL, check_plain, describe
 from braid.operators.functions.sql_text import advised_text, sql_text
 from braid.operators.query_parts import COUNT_ALL, Measure
+from braid.session.sql.changes import weighted
 from braid.session.sql.expressions import Binder
 from braid.session.sql.parsing.function_names import shown_aggregate
 from braid.session.sql.scope import WINDOW_COLUMNS, Names
@@ -32,7 +33,8 @@ class AggregateBinder(Binder):
     """Binds outputs and HAVING; collects the measures they need.
 
     ``keys`` are the GROUP BY expressions: where one occurs, the column ``key{i}`` takes its place. Names that are those
-    of no column may be ``aliases`` of the select list, in lower case.
+    of no column may be ``aliases`` of the select list, in lower case. With ``are_weighted`` what is aggregated are
+    changes of rows.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class AggregateBinder(Binder):
         keys: tuple[Expression, ...],
         measures: dict[Measure, None],
         aliases: Mapping[str, Node] | None = None,
+        are_weighted: bool = False,
     ) -> None:
         super().__init__(scope, clause)
+        self._are_weighted = are_weighted
         self._aliases = dict(aliases or {})
         self._bound_aliases: dict[str, Expression] = {}
         self._keys = keys
@@ -185,11 +189,11 @@ class AggregateBinder(Binder):
         variance = call("coalesce", call("*", self._measure(Measure("var_samp", argument)), share), variance_of_one)
         return variance if name == "var_pop" else call("sqrt", variance)
 
-    def _measure(self, measure: Measure) -> Column:
-        self._measures.setdefault(measure)
-        column = Column(measure.name, measure.type)
-        self._aggregates[column] = measure.function, measure.argument
-        return column
+    def _measure(self, measure: Measure) -> Expression:
+        value, measures = weighted(measure) if self._are_weighted else (measure.column, (measure,))
+        self._measures |= dict.fromkeys(measures)
+        self._aggregates[value] = measure.function, measure.argument
+        return value
 
     def shown(self, expression: Expression) -> Expression:
         """Return an expression for messages, its keys and aggregates as SQL writes them."""

@@ -37,6 +37,11 @@ def elements_of(input_: SelectInput, before: JoinScope) -> Elements:
                 f"UNNEST gives {len(names)} column(s), {', '.join(names)}; {len(unnest.columns)} name(s) follow it.", at
             )
         names = list(unnest.columns)
+        reserved = next((name for name in names if name.startswith("_")), None)
+        if reserved is not None:
+            raise sql.not_allowed(
+                f"Names starting with '_' are reserved; got {reserved!r}. Write other names: UNNEST(…) AS i (a, b).", at
+            )
     try:
         schema = Schema(tuple(Field(name, kind) for name, kind in zip(names, kinds, strict=True)))
     except NotAllowed as error:

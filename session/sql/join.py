@@ -9,6 +9,7 @@ from braid.operators.joins.query import Grouping, Join, JoinInput
 from braid.operators.query_parts import Measure, Output
 from braid.operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from braid.session.sql.aggregates import AggregateBinder, first_aggregate
+from braid.session.sql.changes import check_final
 from braid.session.sql.expressions import Binder
 from braid.session.sql.join_conditions import JoinConditions, under_casts
 from braid.session.sql.join_scope import JoinScope
@@ -25,6 +26,7 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     sources = (select.source, *(joined.source for joined in select.joins))
     scope = JoinScope(select.sql, scopes, [source.at for source in sources])
     window = _common_window(select, sources)
+    check_final(select, scopes, [source.at for source in sources])
     if select.emit is not None and select.emit.emit != EMIT_AFTER_WATERMARK:
         subject, hint = ("The rows of a join", "") if select.joins else ("The rows of a window", _EARLY)
         raise select.sql.not_allowed(

@@ -17,7 +17,7 @@ from braid.operators.expressions import Call, Column, Expression, all_of, column
 from braid.operators.functions.coercion import in_one_type
 from braid.operators.functions.sql_text import sql_text
 from braid.operators.lookup.lookup_join import MAX_MATCHES, TableIndex
-from braid.operators.lookup.lookups import Lookup
+from braid.operators.lookup.lookups import ANTI, Lookup
 from braid.operators.lookup.unnest import Unnest
 from braid.session.sql.elements import elements_of
 from braid.session.sql.expressions import Binder
@@ -68,7 +68,7 @@ class _Lookups:
         self._names = self._scope()
         self._where: list[Node] = [] if select.where is None else list(conjuncts(select.where))
         for input_ in inputs:
-            if not input_.joined.left and input_.joined.on is not None:
+            if not input_.joined.left and input_.joined.on is not None and not input_.joined.keeps:
                 self._move_on_to_where(input_)
         self._used_nodes: set[int] = set()
 
@@ -148,9 +148,9 @@ class _Lookups:
         """Make a table a lookup of the first stream that it is compared with; return whether there is one."""
         if table.unnest is not None:
             return self._place_elements(table)
-        left = table.joined.left
+        left, keeps = table.joined.left, table.joined.keeps
         on = [] if table.joined.on is None else list(conjuncts(table.joined.on))
-        if left:
+        if left or keeps:
             conditions = list(self._bound(on))
         else:
             unused = [node for node in self._where if id(node) not in self._used_nodes and self._names_table(node)]
@@ -161,19 +161,26 @@ class _Lookups:
         host_number = min(number for _, number in equalities)
         host = self._inputs[host_number]
         key_conditions = [c for c, number in equalities if number == host_number]
-        residual = [c for c in conditions if c not in key_conditions] if left else []
+        residual = [c for c in conditions if c not in key_conditions] if left or keeps else []
         at_host = {e.number for e in self._inputs if e.host == host_number} | {table.number}
         for condition in residual:
             if not condition.inputs <= at_host or max(condition.inputs, default=0) > table.number:
+                what = "A subquery over" if keeps else "ON of a LEFT JOIN with"
                 raise self._select.sql.not_allowed(
-                    "ON of a LEFT JOIN with a table may name the table and, of the inputs before it, the one that it is"
+                    f"{what} a table may name the table and, of the inputs before it, the one that it is"
                     f" compared with; {sql_text(condition.expression)} names others.",
                     condition.node.at,
                 )
         if not left and host.joined.left:  # a row without a tuple of the host has no partner in the table
+            if keeps == ANTI:
+                raise self._select.sql.not_allowed(
+                    f"NOT IN and NOT EXISTS over a table are of rows that are always there; {host.alias!r} is on the"
+                    " right of a LEFT JOIN. Write the condition in a subquery in its place.",
+                    table.source.at,
+                )
             self._move_on_to_where(host)
         self._attach(table, host, key_conditions, residual)
-        if not left:
+        if not left and not keeps:
             self._used_nodes |= {id(c.node) for c in key_conditions}
         return True
 
@@ -229,7 +236,12 @@ class _Lookups:
             tuple(dict.fromkeys(keys)),
             all_of(self._renamed(condition.expression) for condition in residual),
             table.joined.left,
+            table.joined.keeps,
         )
+        host.lookups.append(lookup)
+        if lookup.keeps:
+            return
+        host.tables.append(table.table)
         rows_of_key = _max_matches(table.version, lookup)
         host.matches *= max(1, rows_of_key)
         if host.matches > MAX_MATCHES:
@@ -238,8 +250,6 @@ class _Lookups:
                 f" {definition.name} have one key, which makes {host.matches}. Compare more columns.",
                 table.source.at,
             )
-        host.lookups.append(lookup)
-        host.tables.append(table.table)
 
     def _merged_of(self, input_: SelectInput, schema: Schema) -> frozenset[str]:
         """Return the columns of an input whose unqualified names mean those of another one, by USING."""
@@ -251,6 +261,11 @@ class _Lookups:
             raise self._select.sql.not_allowed(
                 f"A table cannot be on the left of a LEFT JOIN with a stream: {table.alias!r} has no windows of its"
                 f" own. Write FROM {later[0].source.stream} … LEFT JOIN {table.source.stream}.",
+                table.source.at,
+            )
+        if table.joined.keeps:
+            raise self._select.sql.not_allowed(
+                "EXISTS over a static table compares it with the outer rows by equal columns, as in k.x = s.x.",
                 table.source.at,
             )
         raise self._select.sql.not_allowed(

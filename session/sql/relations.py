@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from braid.operators.derived import Behind, column_name, derived_stream
+from braid.operators.derived import Behind, column_name, derived_stream, gives_changes, shown_name
 from braid.operators.expressions import Column, Expression
 from braid.operators.functions.coercion import in_one_type
 from braid.operators.queries import Query, Selection
 from braid.operators.query_parts import Output
-from braid.operators.windows import EMIT_AFTER_WATERMARK
 from braid.session.sql.statements import SUBQUERY, Select
 from braid.sources.core.derived import derived_id, queries_behind
 from braid.sources.core.schema import NULL, TIMESTAMP, StreamDefinition
@@ -95,8 +94,20 @@ class Relations(Mapping[str, StreamDefinition]):
         """Return the derived stream of the rows of SELECTs with equal columns."""
         queries = [self._planned(branch) for branch in branches]
         if len(queries) > 1:
+            queries = [
+                self._with_changes_as_columns(query, branch) for query, branch in zip(queries, branches, strict=True)
+            ]
             queries = _with_equal_types(select, branches, queries)
         planned = [self._register(query, branch.text) for query, branch in zip(queries, branches, strict=True)]
+        return self._stream_of(planned, name)
+
+    def _with_changes_as_columns(self, query: Query, branch: Select) -> Query:
+        """Return a query of the rows of another one, whose columns are those of EMIT STREAM, too."""
+        if not query.emit.stream:
+            return query
+        return all_of_stream(self._stream_of([self._register(query, branch.text)], SUBQUERY))
+
+    def _stream_of(self, planned: Sequence[Subquery], name: str) -> StreamDefinition:
         stream_id = derived_id([each.id for each in planned])
         if stream_id not in self._found.definitions:
             definition = derived_stream(stream_id, name, [Behind(each.id, each.query) for each in planned])
@@ -142,16 +153,28 @@ class Relations(Mapping[str, StreamDefinition]):
 
 
 def check_readable(select: Select, query: Query) -> None:
-    """Raise SqlNotAllowed for a subquery whose rows others cannot read yet: those that change."""
-    if query.emit != EMIT_AFTER_WATERMARK:
-        raise select.sql.not_allowed(
-            f"Rows that {query.emit.form} gives cannot be read by another query yet; leave EMIT out of the subquery.",
-            select.start,
-        )
+    """Raise SqlNotAllowed for a subquery whose rows nothing can read."""
+    if (reason := query.emit.unreadable) is not None:
+        raise select.sql.not_allowed(reason, select.start)
+
+
+def all_of_stream(stream: StreamDefinition) -> Selection:
+    """Return the query that gives all tuples of a derived stream."""
+    schema = stream.schema
+    fields = (field for field in schema.fields if field.name not in schema.hidden)
+    outputs = tuple(Output(shown_name(f.name), Column(f.name, f.type)) for f in fields)
+    return Selection(stream.id, None, outputs, event_time=schema.event_time)
 
 
 def _with_equal_types(select: Select, branches: Sequence[Select], queries: Sequence[Query]) -> list[Query]:
     """Return queries with casts to common types of their columns; SqlNotAllowed where there is none."""
+    change = [gives_changes(query) for query in queries]
+    for branch, changes in zip(branches, change, strict=True):
+        if changes != change[0]:
+            raise select.sql.not_allowed(
+                "Rows of all SELECTs of a UNION ALL must change, or those of none; write EMIT STREAM in all of them.",
+                branch.start,
+            )
     counts = [len(query.outputs) for query in queries]
     for branch, count in zip(branches, counts, strict=True):
         if count != counts[0]:

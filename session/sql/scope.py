@@ -10,7 +10,7 @@ from typing import Protocol
 from braid.operators.derived import shown_name, window_behind
 from braid.operators.expressions import Column
 from braid.operators.lookup.lookups import TupleJoin
-from braid.operators.query_parts import WINDOW_END, WINDOW_START
+from braid.operators.query_parts import CHANGES, WINDOW_END, WINDOW_START
 from braid.session.sql.create_stream_text import quoted_name
 from braid.session.sql.parsing.tokens import SqlText
 from braid.session.sql.statements import WindowedSource
@@ -180,6 +180,7 @@ class Scope:
             schema = self.definition.schema
             hidden = {name.lower() for name in schema.hidden} if isinstance(schema, StreamSchema) else set()
             hidden |= self._merged if qualifier is None else set()
+            hidden |= set(CHANGES)
             # rows of windows have the bounds of their own
             hidden |= {f.name.lower() for f in schema.fields if self.windowed and shown_name(f.name) != f.name}
             fields = (f for f in schema.fields if f.name.lower() not in hidden)

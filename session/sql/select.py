@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from braid.operators.derived import shown_name
-from braid.operators.expressions import Column, Expression
+from braid.operators.expressions import Expression, all_of, conjuncts_of
 from braid.operators.functions.sql_text import sql_text
 from braid.operators.queries import Aggregation, Query, Selection
-from braid.operators.query_parts import Measure, Output
+from braid.operators.query_parts import Measure
 from braid.operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from braid.session.sql.aggregates import AggregateBinder, first_aggregate
+from braid.session.sql.changes import HAS_ROWS, ROWS, change_outputs, takes_changes
 from braid.session.sql.expressions import Binder
 from braid.session.sql.inputs import NO_TABLES, KnownTables, find_input
 from braid.session.sql.join import plan_join
 from braid.session.sql.lookups import with_lookups
 from braid.session.sql.parser import parse_statement
-from braid.session.sql.relations import Relations, Subquery
+from braid.session.sql.relations import Relations, Subquery, all_of_stream
 from braid.session.sql.scope import Scope
 from braid.session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs
 from braid.session.sql.semi_joins import has_subqueries, with_semi_joins
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import CreateQuery, Explain, Select, Statement
 from braid.session.sql.syntax import Node
+from braid.session.sql.table_subqueries import with_table_subqueries
 from braid.sources.core.errors import SqlNotAllowed
 from braid.sources.core.schema import StreamDefinition
 
@@ -67,25 +68,18 @@ def _plan(select: Select, relations: Relations, tables: KnownTables, limits: Sta
     limits.check_select(select)
     relations = relations.within(select)
     if select.union:
-        query: Query = _all_of(relations.union(select))
+        query: Query = all_of_stream(relations.union(select))
     else:
         query = relations.merged(_plan_alone(select, relations, tables, limits))
     limits.check_query(select, query)
     return query
 
 
-def _all_of(stream: StreamDefinition) -> Selection:
-    """Return the query that gives all tuples of a derived stream."""
-    schema = stream.schema
-    fields = (field for field in schema.fields if field.name not in schema.hidden)
-    outputs = tuple(Output(shown_name(f.name), Column(f.name, f.type)) for f in fields)
-    return Selection(stream.id, None, outputs, event_time=schema.event_time)
-
-
 def _plan_alone(select: Select, relations: Relations, tables: KnownTables, limits: StatementLimits) -> Query:
     if has_subqueries(select.where):
         first = find_input(select, select.source, relations, tables)
-        select = with_semi_joins(select, first.schema.event_time if isinstance(first, StreamDefinition) else "")
+        event_time = first.schema.event_time if isinstance(first, StreamDefinition) else ""
+        select = with_semi_joins(with_table_subqueries(select, relations, tables, event_time), event_time)
     select, scopes = with_lookups(select, relations, tables)
     limits.check_inputs(select)
     if select.joins:
@@ -125,7 +119,8 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
         else:
             outputs.add(output_name(item, scope), binder.value(item.node), item.node.at)
     event_time = scope.stream.schema.event_time
-    return Selection(scope.stream.id, where, outputs.all(), scope.lookups, event_time=event_time)
+    changes = change_outputs() if takes_changes(select, scope) else ()
+    return Selection(scope.stream.id, where, (*outputs.all(), *changes), scope.lookups, event_time=event_time)
 
 
 def _check_emit(select: Select, stream: str) -> None:
@@ -145,9 +140,20 @@ def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWind
     keys = group_keys(select, scope)
     _check_partitioning(select, scope, keys)
     measures: dict[Measure, None] = {}
-    binder = AggregateBinder(scope, "SELECT", keys, measures)
+    are_weighted = takes_changes(select, scope)
+    if are_weighted and window.is_session:
+        raise select.sql.not_allowed(
+            f"Sessions are of rows that are final, and those of {scope.name!r} change (EMIT STREAM). Leave EMIT out of"
+            " the query that is read, or write another window.",
+            select.source.window_at,
+        )
+    binder = AggregateBinder(scope, "SELECT", keys, measures, are_weighted=are_weighted)
     outputs = windowed_outputs(select, scope, binder.group_value)
-    having = AggregateBinder(scope, "HAVING", keys, measures, aliases(select)).group_condition(select.having)
+    binder = AggregateBinder(scope, "HAVING", keys, measures, aliases(select), are_weighted)
+    having = binder.group_condition(select.having)
+    if are_weighted:
+        measures.setdefault(ROWS)
+        having = all_of((HAS_ROWS, *conjuncts_of(having)))
     emit = EMIT_AFTER_WATERMARK if select.emit is None else select.emit.emit
     return Aggregation(scope.stream.id, window, where, keys, tuple(measures), outputs, having, emit, scope.lookups)
 

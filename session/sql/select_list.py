@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from braid.operators.expressions import Column, Expression, Literal
 from braid.operators.functions.coercion import check_plain
-from braid.operators.query_parts import WINDOW_END, WINDOW_START, Output
+from braid.operators.query_parts import CHANGES, WINDOW_END, WINDOW_START, Output
 from braid.session.sql.expressions import Binder
 from braid.session.sql.scope import WINDOW_COLUMNS, Names, column_of, column_parts
 from braid.session.sql.statements import Select, SelectItem
 from braid.session.sql.syntax import Node
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.schema import TIMESTAMP
+from braid.sources.core.schema import NULL, TIMESTAMP
 
 
 def group_keys(select: Select, scope: Names) -> tuple[Expression, ...]:
@@ -77,7 +77,7 @@ class Outputs:
 
     def add(self, name: str, expression: Expression, at: int) -> None:
         """Append a column; SqlNotAllowed when its name is taken or reserved."""
-        if name.startswith("_"):
+        if name.startswith("_") and expression != Column(name, CHANGES.get(name, NULL)):
             raise self._sql.not_allowed(f"Names starting with '_' are reserved; give {name!r} another alias.", at)
         if name.lower() in self._names:
             is_bound = name.lower() in (WINDOW_START, WINDOW_END)

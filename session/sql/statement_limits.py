@@ -87,7 +87,7 @@ class StatementLimits:
         compared = len(query.inputs[0].keys) if len(query.inputs) > 1 else 0
         self._check(select, "max_group_keys", compared, "keys that a join compares", advice)
         measures = query.measures
-        distinct = [measure for measure in measures if measure.function == "count_distinct"]
+        distinct = {argument for measure in measures for argument in measure.by_value}
         advice = "Split the aggregates over several queries, which share what they read."
         self._check(select, "max_measures", len(measures), "partial aggregates", advice)
         self._check(select, "max_distinct_measures", len(distinct), "different COUNT(DISTINCT …)", advice)

@@ -140,13 +140,15 @@ class WindowedSource:
 class JoinedSource:
     """A further input in FROM: after a comma, JOIN or LEFT JOIN, with its ON or the columns of its USING.
 
-    ``using`` has the name and the offset of each column.
+    ``using`` has the name and the offset of each column. ``keeps`` is that of a lookup
+    (:class:`braid.operators.lookup.lookups.Lookup`).
     """
 
     source: WindowedSource
     left: bool = False
     on: Node | None = None
     using: tuple[tuple[str, int], ...] = ()
+    keeps: str = ""
 
 
 @dataclass(frozen=True)

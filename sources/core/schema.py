@@ -253,9 +253,6 @@ class Schema:
         names = [f.name.lower() for f in self.fields]
         if len(set(names)) != len(names):
             raise NotAllowed(f"Column names must differ (case does not count); got {names!r}.")
-        for name in names:
-            if name.startswith("_"):
-                raise NotAllowed(f"Names starting with '_' are reserved; rename column {name!r}.")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import duckdb
 
 SECOND = 10**6
+MEASURES = ("COUNT(*)", "SUM(v)", "MAX(v)", "MIN(v)", "COUNT(DISTINCT v)")
+EMITS = (
+    "EMIT STREAM",
+    "EMIT STREAM AFTER WATERMARK",
+    "EMIT STREAM AFTER DELAY INTERVAL '200' MILLISECOND AND AFTER WATERMARK",
+)
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,8 @@ class Relation:
     """What stands in FROM: ``sql`` without a name is a subquery.
 
     ``duck`` is a table of DuckDB, ``period`` how far the ends of its windows are apart (seconds), None for selections;
-    ``query`` is the name of the query, None for what is a subquery of others, or the stream.
+    ``query`` is the name of the query, None for what is a subquery of others, or the stream. Where its rows are
+    ``changes``, their sum is what DuckDB's table has.
     """
 
     sql: str
@@ -25,6 +32,7 @@ class Relation:
     level: int
     period: int | None = None
     query: str | None = None
+    changes: bool = False
 
     def named(self, alias: str, window: str = "") -> str:
         """Return it as FROM has it."""
@@ -58,12 +66,18 @@ class Trees:
                 continue
             if self.draw.random() < 0.6 or len(self.relations) == count:
                 name = f"{self.stream}_q{len(self.created)}"
-                grown = Relation(grown.sql, grown.duck, grown.level, grown.period, name)
+                grown = replace(grown, query=name)
                 self.created.append(grown)
             self.relations.append(grown)
 
-    def _pick(self) -> Relation:
-        return self.draw.choice([each for each in self.relations if each.level < self.levels][-6:])
+    def _pick(self, *, final: bool = False) -> Relation:
+        known = [each for each in self.relations if each.level < self.levels and not (final and each.changes)]
+        return self.draw.choice(known[-6:])
+
+    def _emit(self, aggregation: Relation) -> Relation:
+        """Return an aggregation, some of whose rows are to come before they are final."""
+        emit = self.draw.choice(["", "", *EMITS])
+        return replace(aggregation, sql=f"{aggregation.sql} {emit}", changes=bool(emit))
 
     def _table(self, text: str) -> str:
         name = f"r{len(self._tables)}"
@@ -82,12 +96,12 @@ class Trees:
         select = f"SELECT k, v + {shift} AS v"
         where = f"WHERE MOD(v, {modulus}) <> 0"
         table = self._table(f"{select}, t FROM {inner.duck} {where}")
-        return Relation(f"{select} FROM {inner.named('a')} {where}", table, inner.level + 1)
+        return Relation(f"{select} FROM {inner.named('a')} {where}", table, inner.level + 1, changes=inner.changes)
 
     def _aggregation(self) -> Relation:
         inner, slide = self._pick(), self.draw.choice([1, 2, 5, 10])
         size = slide * self.draw.choice([1, 1, 2, 3])
-        measure = self.draw.choice(["COUNT(*)", "SUM(v)", "MAX(v)", "MIN(v)"])
+        measure = self.draw.choice(MEASURES)
         key = self.draw.choice(["k", "MOD(k, 2)"])
         window = f"[RANGE {size} SECONDS SLIDE {slide} SECONDS]"
         sql = f"SELECT {key} AS k, {measure} AS v FROM {inner.named('a', window)} GROUP BY {key}"
@@ -95,10 +109,10 @@ class Trees:
             f"SELECT {key} AS k, CAST({measure} AS BIGINT) AS v, e - 1 AS t FROM ({windowed(inner.duck, size, slide)})"
             f" GROUP BY {key}, e"
         )
-        return Relation(sql, table, inner.level + 1, slide)
+        return self._emit(Relation(sql, table, inner.level + 1, slide))
 
     def _join(self) -> Relation:
-        one, other, size = self._pick(), self._pick(), self.draw.choice([2, 5, 10])
+        one, other, size = self._pick(final=True), self._pick(final=True), self.draw.choice([2, 5, 10])
         window = f"[RANGE {size} SECONDS]"
         inputs = f"{one.named('a', window)} JOIN {other.named('b', window)}"
         sql = f"SELECT a.k AS k, a.v + b.v AS v FROM {inputs} ON a.k = b.k"
@@ -109,11 +123,13 @@ class Trees:
         (rows,) = self.duck.execute(f"SELECT COUNT(*) FROM {table}").fetchall()[0]
         return Relation(sql, table, max(one.level, other.level) + 1, size) if rows < 20_000 else self._selection()
 
-    def _union(self) -> Relation:
+    def _union(self) -> Relation | None:
         one, other = self._pick(), self._pick()
+        if one.changes != other.changes:
+            return None
         sql = f"SELECT k, v FROM {one.named('a')} UNION ALL SELECT k, v FROM {other.named('a')}"
         table = self._table(f"SELECT k, v, t FROM {one.duck} UNION ALL SELECT k, v, t FROM {other.duck}")
-        return Relation(sql, table, max(one.level, other.level) + 1)
+        return Relation(sql, table, max(one.level, other.level) + 1, changes=one.changes)
 
     def _same_window(self) -> Relation | None:
         """Return what GROUP BY over the bounds of a windowed query gives, without a window of its own."""
@@ -123,7 +139,7 @@ class Trees:
         bounds = "window_start, window_end"
         sql = f"SELECT {bounds}, 1 AS k, SUM(v) AS v FROM {inner.named('a')} GROUP BY {bounds}"
         table = self._table(f"SELECT 1 AS k, CAST(SUM(v) AS BIGINT) AS v, t FROM {inner.duck} GROUP BY t")
-        return Relation(sql, table, inner.level + 1, inner.period)
+        return self._emit(Relation(sql, table, inner.level + 1, inner.period))
 
     def rows(self, relation: Relation) -> list[tuple[int, int, int | None]]:
         """Return the rows that a query must have: key, value, and where it has windows their end (µs)."""

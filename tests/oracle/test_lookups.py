@@ -60,9 +60,24 @@ def random_selection(rng: random.Random) -> str:
         if rng.random() < 0.2:
             where.append(f"i{n}.s IS NULL")
     where += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1]))]
+    where += [table_subquery(rng) for _ in range(rng.choice([0, 0, 1, 2]))]
     items = [text.format(rng.choice(aliases), rng.choice(aliases)) for text in rng.sample(ITEMS, rng.randint(1, 4))]
     select_list = ", ".join(f"{text} AS c{n}" for n, text in enumerate(items))
     return f"SELECT {select_list} FROM {' '.join(sources)}" + (f" WHERE {' AND '.join(where)}" if where else "")
+
+
+def table_subquery(rng: random.Random) -> str:
+    """Return a condition on the stream ``i0`` with a subquery over a table."""
+    table, negated = rng.choice("uw"), rng.choice(["", "NOT "])
+    own = f"t.{condition(rng)}"
+    if rng.random() < 0.5:
+        member = rng.choice(["k", "m", "k + 1", "COALESCE(m, 3)"])
+        value = rng.choice(["i0.k", "i0.m", "i0.k + i0.m"])
+        return f"{value} {negated}IN (SELECT {member} FROM {table}@ AS t{f' WHERE {own}' * (rng.random() < 0.7)})"
+    conditions = rng.sample(["t.k = i0.k", "t.m = i0.m", "t.v > i0.v", own], rng.choice([1, 2, 3]))
+    if "t.v > i0.v" in conditions and not any(" = " in each for each in conditions):
+        conditions.append("t.k = i0.k")
+    return f"{negated}EXISTS (SELECT 1 FROM {table}@ AS t WHERE {' AND '.join(conditions)})"
 
 
 @pytest.mark.parametrize("seed", range(31, 31 + examples(1)))

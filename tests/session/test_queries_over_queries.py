@@ -125,9 +125,9 @@ def test_a_ttl_waits_until_nobody_reads_the_query(driver: Driver) -> None:
 
 
 def test_what_cannot_be_read_is_refused(driver: Driver) -> None:
-    driver.run(f"{INNER} EMIT STREAM", name="changes")
-    with pytest.raises(NotAllowed, match="EMIT STREAM"):
-        driver.create("SELECT n FROM changes")
+    driver.run(f"{INNER} EMIT AFTER DELAY INTERVAL '1' SECOND", name="early")
+    with pytest.raises(NotAllowed, match="Query early cannot be read"):
+        driver.create("SELECT n FROM early")
     driver.run(INNER, name="gone")
     driver.session.queries.delete("gone", drain=False)
     with pytest.raises(NotAllowed, match="RETIRED"):

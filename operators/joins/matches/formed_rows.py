@@ -11,9 +11,9 @@ from braid.operators.expressions import Expression
 from braid.operators.joins.inputs import join_of
 from braid.operators.joins.matches.groups import distinct_counts, merged
 from braid.operators.live_queries import LiveQuery
-from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
+from braid.operators.query_parts import COUNT_DISTINCT, WINDOW_END, WINDOW_START, Measure
 from braid.operators.state import components
-from braid.operators.state.components import COUNT, COUNT_DISTINCT
+from braid.operators.state.components import COUNT
 from braid.operators.state.keys import KeyCodes, encode_keys, key_columns, key_names
 from braid.operators.tuples import Tuples
 from braid.operators.windowing.fired_rows import apply_having

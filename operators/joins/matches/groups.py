@@ -14,9 +14,9 @@ from braid.operators.joins.inputs import input_of, join_of, measure_of_input
 from braid.operators.joins.matches.firing import JoinedWindow, beyond_combinations, product
 from braid.operators.joins.matches.relations import NO_ROW, Rows, TooManyCombinations, picked
 from braid.operators.kernels import double_double
-from braid.operators.query_parts import WINDOW_END, WINDOW_START, Measure
+from braid.operators.query_parts import COUNT_DISTINCT, WINDOW_END, WINDOW_START, Measure
 from braid.operators.state import components
-from braid.operators.state.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MAX_LIMBS, Component
+from braid.operators.state.components import COUNT, COUNT_NAME, LIMB_BITS, MAX_LIMBS, Component
 from braid.operators.state.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals
 from braid.operators.state.totals import empty, merge_into
 from braid.operators.windowing.fired_rows import Fired, apply_having

@@ -22,11 +22,7 @@ def planned(sql: str) -> Query:
 
 
 def described(lookups: Sequence[Lookup]) -> list[str]:
-    return [
-        f"{'left ' * lookup.left}{lookup.name}: {', '.join(f'{a} = {b}' for a, b in lookup.keys)}"
-        + (f" and {lookup.on}" if lookup.on is not None else "")
-        for lookup in lookups
-    ]
+    return [str(lookup).replace("lookup ", "").replace(f"@{lookup.version} on", ":") for lookup in lookups]
 
 
 def test_a_selection_gets_the_columns_of_a_table() -> None:
@@ -40,6 +36,43 @@ def test_a_selection_gets_the_columns_of_a_table() -> None:
     assert [(o.name, str(o.expression)) for o in query.outputs] == [
         ("user_id", "user_id"), ("name", "packs.name"), ("price", "price"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("where", "lookups"),
+    [
+        ("pack IN (SELECT pack FROM packs)", ["semi packs: cast(pack as BIGINT) = pack"]),
+        (
+            "p.pack IN (SELECT k.pack FROM packs AS k WHERE brand > 1)",
+            ["semi packs: cast(pack as BIGINT) = pack and >(packs.brand, 1)"],
+        ),
+        ("EXISTS (SELECT 1 FROM packs k WHERE k.pack = p.pack)", ["semi packs: cast(pack as BIGINT) = pack"]),
+        ("NOT EXISTS (SELECT * FROM packs WHERE pack = user_id)", ["anti packs: user_id = pack"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("items", "window"),
+    [("price", ""), ("COUNT(*) AS n", "[SESSION 5 SECONDS]"), ("user_id", "[RANGE 9 SECONDS SLIDE 1 SECOND]")],
+)
+def test_a_subquery_over_a_table_looks_each_row_up(items: str, window: str, where: str, lookups: list[str]) -> None:
+    query = planned(f"SELECT {items} FROM purchases {window} AS p WHERE {where}")
+    (source,) = query.inputs
+    assert described([lookup for lookup in source.lookups if isinstance(lookup, Lookup)]) == lookups
+
+
+def test_not_in_of_a_table_is_three_anti_joins() -> None:
+    query = planned("SELECT price FROM purchases WHERE pack NOT IN (SELECT pack FROM packs)")
+    assert isinstance(query, Selection)
+    assert [lookup.keeps for lookup in query.lookups if isinstance(lookup, Lookup)] == ["anti"] * 3
+
+
+def test_a_subquery_over_a_table_makes_its_stream_inner() -> None:
+    joined = "FROM clicks [RANGE 4 SECONDS] c LEFT JOIN purchases [RANGE 4 SECONDS] p ON p.user_id = c.user_id"
+    query = planned(f"SELECT c.ad {joined} WHERE p.pack IN (SELECT pack FROM packs)")
+    assert isinstance(query, Join)
+    assert [join_input.outer_of for join_input in query.inputs] == [(), ()]
+    with pytest.raises(SqlNotAllowed, match="right of a LEFT JOIN"):
+        planned(f"SELECT c.ad {joined} WHERE p.pack NOT IN (SELECT pack FROM packs)")
 
 
 @pytest.mark.parametrize(
@@ -166,6 +199,11 @@ def test_queries_with_other_rows_of_a_table_have_another_input() -> None:
             "are called 'p'",
         ),
         ("SELECT 1 AS one FROM purchases p JOIN packs k USING (^price)", "both sides have"),
+        ("SELECT price FROM purchases WHERE pack > (^SELECT MAX(pack) FROM packs)", "join with the table in FROM"),
+        ("SELECT price FROM purchases WHERE pack > (^SELECT pack FROM packs)", "stands alone between ANDs"),
+        ("SELECT price FROM purchases WHERE pack IN (^SELECT pack, brand FROM packs)", "gives one column"),
+        ("SELECT price FROM purchases p WHERE EXISTS (^SELECT 1 FROM packs k WHERE k.pack > p.pack)", "equal columns"),
+        ("SELECT price FROM purchases WHERE pack IN (SELECT pack FROM packs ^[RANGE 5 SECONDS])", "remove its window"),
         (
             "SELECT k.name FROM purchases [RANGE 4 SECONDS] p JOIN clicks [RANGE 4 SECONDS] c ON p.user_id = c.user_id"
             " LEFT JOIN packs k ON k.pack = p.pack AND k.brand ^= c.ad",
