@@ -50,6 +50,11 @@ class Lookup:
         read = [*(of_tuple for of_tuple, _ in self.keys), *([] if self.on is None else [self.on])]
         return frozenset(name for expression in read for name in columns_of(expression))
 
+    @property
+    def only_finds(self) -> bool:
+        """Whether it looks for a key alone, however many rows have that."""
+        return bool(self.keeps) and self.on is None
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
         return {

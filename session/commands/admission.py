@@ -16,6 +16,7 @@ from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.session_state import SessionState
+from braid.sources.connectors.static_table import INLINE
 from braid.sources.core.derived import is_derived
 from braid.sources.core.errors import Conflict, Overloaded, UnknownObject
 from braid.sources.core.names import name_key
@@ -81,6 +82,8 @@ def check_new_queries(
         if state.catalog.by_id(stream_id) is None and not is_derived(stream_id):
             raise UnknownObject(f"Stream {name!r} was just dropped. Create it again, or name another.", stream=name)
     for table in {version.definition.id: version.definition for p in planned for version in p.tables}.values():
+        if table.format == INLINE:
+            continue
         if state.catalog.table_by_id(table.id) is None:
             raise UnknownObject(f"Table {table.name!r} was just dropped. Create it again, or name another.")
     owner.check(planned)  # last: what is refused anyway must not count against a quota

@@ -82,7 +82,9 @@ class TableRows:
         for lookups, query_id in inputs.items():
             query = query_id or "a query that is just being accepted"
             try:
-                matches = math.prod(max(1, indexed.index(lookup).max_matches) for lookup in lookups if not lookup.keeps)
+                matches_of = {e: max(1, indexed.index(e).max_matches) for e in lookups if not e.only_finds}
+                kept = [matches for lookup, matches in matches_of.items() if lookup.keeps]
+                matches = max(math.prod(m for e, m in matches_of.items() if not e.keeps), *kept, 1)
             except LookupFailed as problem:
                 raise NotAllowed(
                     f"The tables of {query} cannot be joined: {problem}.",
@@ -167,6 +169,10 @@ class NamedTables:
         if version is None:
             version = self.read[table.definition.id] = self._rows.read(table.definition)
         return version
+
+    def add(self, table: TableVersion) -> None:
+        """Keep a table that stands in a statement."""
+        self.read[table.definition.id] = table
 
     def version_of(self, table: TableVersion) -> str:
         """Return what lookups call the rows of a table that was found."""

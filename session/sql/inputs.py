@@ -8,6 +8,7 @@ from typing import Protocol
 
 from braid.operators.expressions import Expression
 from braid.operators.lookup.lookups import TupleJoin
+from braid.session.sql.inline_tables import inline_table
 from braid.session.sql.relations import Relations
 from braid.session.sql.scope import JoinedTable, check_descriptor, did_you_mean, listed
 from braid.session.sql.statements import UNNEST, JoinedSource, Select, Unnested, WindowedSource
@@ -27,6 +28,9 @@ class KnownTables(Protocol):
     def find(self, name: str) -> TableVersion | None:
         """Return a table as it is now, whatever the case of the name; None when there is none."""
 
+    def add(self, table: TableVersion) -> None:
+        """Have a table that stands in the statement kept with those that were found."""
+
     def version_of(self, table: TableVersion) -> str:
         """Return what lookups call the rows of a table that was found; see `Lookup.version`."""
 
@@ -36,6 +40,9 @@ class _NoTables:
 
     def find(self, name: str) -> TableVersion | None:  # noqa: ARG002 - there is none
         return None
+
+    def add(self, table: TableVersion) -> None:
+        """Do nothing."""
 
     def version_of(self, table: TableVersion) -> str:
         return table.id
@@ -148,6 +155,11 @@ def inputs_of(select: Select, catalog: Relations, tables: KnownTables) -> list[S
 def find_input(
     select: Select, source: WindowedSource, catalog: Relations, tables: KnownTables
 ) -> StreamDefinition | TableVersion:
+    rows = source.inline or catalog.inline(source.stream if source.select is None else source.select)
+    if rows is not None:
+        table = inline_table(select.sql, source, rows)
+        tables.add(table)
+        return table
     if source.select is not None:
         return catalog.subquery(source.select, source.alias or source.stream)
     definition = catalog.get(source.stream) or tables.find(source.stream)

@@ -239,17 +239,19 @@ class _Lookups:
             table.joined.keeps,
         )
         host.lookups.append(lookup)
-        if lookup.keeps:
+        if lookup.only_finds:
             return
-        host.tables.append(table.table)
         rows_of_key = _max_matches(table.version, lookup)
-        host.matches *= max(1, rows_of_key)
-        if host.matches > MAX_MATCHES:
+        matches = max(1, rows_of_key) * (1 if lookup.keeps else host.matches)
+        if matches > MAX_MATCHES:
             raise self._select.sql.not_allowed(
                 f"A row of a stream may be joined with at most {MAX_MATCHES} rows of tables; {rows_of_key} rows of"
-                f" {definition.name} have one key, which makes {host.matches}. Compare more columns.",
+                f" {definition.name} have one key, which makes {matches}. Compare more columns.",
                 table.source.at,
             )
+        if not lookup.keeps:
+            host.matches = matches
+            host.tables.append(table.table)
 
     def _merged_of(self, input_: SelectInput, schema: Schema) -> frozenset[str]:
         """Return the columns of an input whose unqualified names mean those of another one, by USING."""
@@ -265,7 +267,7 @@ class _Lookups:
             )
         if table.joined.keeps:
             raise self._select.sql.not_allowed(
-                "EXISTS over a static table compares it with the outer rows by equal columns, as in k.x = s.x.",
+                "A subquery over a static table is compared with one input of the outer query; name a column of one.",
                 table.source.at,
             )
         raise self._select.sql.not_allowed(

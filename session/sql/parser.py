@@ -35,7 +35,7 @@ _REFUSED = {
     "DELETE": "DELETE is not supported; write DROP QUERY to retire a query.",
     "ALTER": "ALTER is not supported; drop the object and create it again.",
     "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}.",
-    "VALUES": "VALUES is not supported; name a stream in FROM.",
+    "VALUES": "VALUES alone is no query. Join a stream with them: JOIN (VALUES (1), (2)) AS v (id) ON s.id = v.id.",
 }
 _DROPS: dict[str, Callable[[str, bool], DropStream | DropTable | DropQuery]] = {
     "STREAM": DropStream,

@@ -15,7 +15,7 @@ from braid.operators.expressions import Column, Expression
 from braid.operators.functions.coercion import in_one_type
 from braid.operators.queries import Query, Selection
 from braid.operators.query_parts import Output
-from braid.session.sql.statements import SUBQUERY, Select
+from braid.session.sql.statements import SUBQUERY, InlineRows, Select
 from braid.sources.core.derived import derived_id, queries_behind
 from braid.sources.core.schema import NULL, TIMESTAMP, StreamDefinition
 
@@ -75,6 +75,12 @@ class Relations(Mapping[str, StreamDefinition]):
             named = {**relations._named, name: (subquery, relations)}
             relations = Relations(self._streams, self._plan, named, self._found)
         return relations
+
+    def inline(self, named: str | Select) -> InlineRows | None:
+        """Return the rows of a subquery, or of one that WITH names, which is VALUES alone; None for others."""
+        select = self._named.get(named.lower(), (None,))[0] if isinstance(named, str) else named
+        is_values = select is not None and select.is_values and not select.union
+        return select.source.inline if select is not None and is_values else None
 
     def subquery(self, select: Select, name: str = SUBQUERY) -> StreamDefinition:
         """Return the derived stream of a subquery's rows."""

@@ -113,8 +113,17 @@ class Unnested:
 
 
 @dataclass(frozen=True)
+class InlineRows:
+    """``VALUES (…), (…) [AS alias (names)]``: rows of as many expressions each as there are names."""
+
+    rows: tuple[tuple[Node, ...], ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class WindowedSource:
-    """What FROM names: a stream, its alias, and its window; or UNNEST, which has no window; or a subquery (``select``).
+    """What FROM names: a stream, its alias, and its window; or UNNEST, which has no window; or a subquery (``select``);
+    or VALUES (``inline``).
     A window that ``is_implied`` is not written: GROUP BY names its bounds (:mod:`braid.session.sql.implied_windows`).
     Names without an input never mean columns of one that ``is_hidden``, nor does ``*``.
 
@@ -132,6 +141,7 @@ class WindowedSource:
     partition_by: tuple[Node, ...] = ()
     unnest: Unnested | None = None
     select: Select | None = None
+    inline: InlineRows | None = None
     is_implied: bool = False
     is_hidden: bool = False
 
@@ -165,7 +175,7 @@ class Select:
     """A SELECT statement: the syntax only; :func:`braid.session.sql.select.plan_statement` gives it meaning.
 
     ``named`` are the subqueries of its WITH, ``union`` what follows each UNION ALL; then ``first`` is where the SELECT
-    before that begins and ends.
+    before that begins and ends. One that ``is_values`` stands for VALUES alone.
     """
 
     sql: SqlText
@@ -181,6 +191,7 @@ class Select:
     named: tuple[tuple[str, Select], ...] = ()
     union: tuple[Select, ...] = ()
     first: tuple[int, int] = (0, 0)
+    is_values: bool = False
 
     @property
     def text(self) -> str:

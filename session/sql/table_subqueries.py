@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from braid.operators.expressions import Literal
+from braid.operators.functions.coercion import UNTYPED_NULL
 from braid.operators.lookup.lookups import ANTI, SEMI
 from braid.session.sql.aggregates import first_aggregate
-from braid.session.sql.inputs import KnownTables
+from braid.session.sql.inputs import KnownTables, find_input
 from braid.session.sql.relations import Relations
 from braid.session.sql.semi_joins import SUBQUERY_NODE, has_subqueries
-from braid.session.sql.statements import JoinedSource, Select, WindowedSource
+from braid.session.sql.statements import JoinedSource, Select
 from braid.session.sql.syntax import Node, conjuncts, walk
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.schema import INT
@@ -38,16 +39,19 @@ def with_table_subqueries(select: Select, catalog: Relations, tables: KnownTable
         else:
             alias = f"lookup {len(joins) + 1}"
             joins += _Lookup(select, subqueries[0], table, alias, event_time).of(node)
-    where = None if not others else others[0] if len(others) == 1 else Node("call", others[0].at, "and", tuple(others))
-    return replace(select, joins=(*select.joins, *joins), where=where)
+    return replace(select, joins=(*select.joins, *joins), where=_all(others) if others else None)
 
 
 def _table_of(inner: Select, catalog: Relations, tables: KnownTables) -> TableVersion | None:
     """Return the static table that a subquery is over, None where it is over something else."""
     source = inner.source
-    if source.select is not None or source.unnest is not None or catalog.get(source.stream) is not None:
+    if source.unnest is not None:
         return None
-    return tables.find(source.stream)
+    if source.inline is None and catalog.inline(source.select or source.stream) is None:
+        return None if source.select is not None or catalog.get(source.stream) else tables.find(source.stream)
+    found = find_input(inner, source, catalog, tables)
+    assert isinstance(found, TableVersion)
+    return found
 
 
 class _Lookup:
@@ -80,14 +84,16 @@ class _Lookup:
                 f"{inner.source.stream} is a static table, which has no time of its own; remove its window.",
                 inner.source.window_at,
             )
-        self._where = [] if inner.where is None else [self._qualified(node) for node in conjuncts(inner.where)]
+        where = [] if inner.where is None else [self._qualified(node) for node in conjuncts(inner.where)]
+        self._own = [node for node in where if _names(node) <= {alias}]
+        self._correlated = [node for node in where if node not in self._own]
 
     def of(self, node: Node) -> list[JoinedSource]:
         """Return the joins that a condition with the subquery asks for."""
         negated = node.kind == "call" and node.value == "not"
         condition = node.children[0] if negated else node
         if condition.kind == "call" and condition.value == "exists":
-            return [self._join(ANTI if negated else SEMI, 0, *self._exists())]
+            return [self._join(ANTI if negated else SEMI, 0, self._exists())]
         if condition.kind != "call" or condition.value != "in_subquery" or has_subqueries(condition.children[0]):
             raise self._sql.not_allowed(
                 "A subquery over a static table stands alone between ANDs, as x [NOT] IN (SELECT …) or [NOT] EXISTS"
@@ -95,28 +101,36 @@ class _Lookup:
                 self._at,
             )
         value = condition.children[0]
-        if len(self._inner.items) != 1 or self._inner.items[0].node.kind == "star":
-            raise self._sql.not_allowed("A subquery in WHERE gives one column, by its name.", self._at)
-        member = self._qualified(self._inner.items[0].node)
+        member = self._first
+        if not self._inner.is_values or len(self._columns) != 1:
+            if len(self._inner.items) != 1 or self._inner.items[0].node.kind == "star":
+                raise self._sql.not_allowed("A subquery in WHERE gives one column, by its name.", self._at)
+            member = self._qualified(self._inner.items[0].node)
         equal = _call("=", value, member)
         if not negated:
             return [self._join(SEMI, 0, equal)]
-        has_null = _call("=", self._always(value), self._where_null(member))
-        has_row = _call("=", self._where_null(value), self._always(member))
+        has_null = _call("=", _always(value), _where_null(member))
+        has_row = _call("=", _where_null(value), _always(member))
         return [self._join(ANTI, number, on) for number, on in enumerate((equal, has_null, has_row))]
 
-    def _exists(self) -> Sequence[Node]:
-        """Return a condition that is always true, where no column of the outer row is compared with the table."""
-        if any(_names(node) - {self._alias} for node in self._where):
-            return ()
-        return [_call("=", self._always(self._outer), self._always(self._first))]
+    def _exists(self) -> Node:
+        """Return an equality of the outer row and the table, one that is always true where none is written."""
+        for node in self._correlated:
+            sides = sorted(node.children, key=lambda side: self._alias in _names(side))
+            if node.value == "=" and self._alias not in _names(sides[0]) and _names(sides[1]) == {self._alias}:
+                self._correlated.remove(node)
+                return _call("=", *sides)
+        return _call("=", _always(self._outer), _always(self._first))
 
-    def _join(self, keeps: str, number: int, *on: Node) -> JoinedSource:
+    def _join(self, keeps: str, number: int, equal: Node) -> JoinedSource:
+        """Return a lookup by an equality whose right side is of the table; rows that WHERE excludes have no key."""
+        outer, key = equal.children
+        if self._own:
+            key = _call("case", _all(self._own), key, Node("literal", self._at, UNTYPED_NULL))
         alias = f"{self._alias}{' again' * number}"
-        conditions = [_realiased(node, self._alias, alias) for node in (*on, *self._where)]
-        condition = conditions[0] if len(conditions) == 1 else Node("call", self._at, "and", tuple(conditions))
-        source = WindowedSource(self._inner.source.stream, self._at, alias, is_hidden=True)
-        return JoinedSource(source, on=condition, keeps=keeps)
+        on = _all([_call("=", outer, key), *self._correlated])
+        source = replace(self._inner.source, at=self._at, alias=alias, is_hidden=True)
+        return JoinedSource(source, on=_realiased(on, self._alias, alias), keeps=keeps)
 
     def _qualified(self, node: Node) -> Node:
         """Return an expression of the subquery whose columns of the table name it by its alias."""
@@ -128,15 +142,15 @@ class _Lookup:
                 return replace(node, value=(self._alias, *node.value))
         return replace(node, children=tuple(map(self._qualified, node.children)))
 
-    @staticmethod
-    def _always(node: Node) -> Node:
-        """Return 0 as an expression over the columns of another one."""
-        return _call("case", _call("is_null", node), _number(0, node), _number(0, node))
 
-    @staticmethod
-    def _where_null(node: Node) -> Node:
-        """Return 0 where an expression is NULL, else NULL."""
-        return _call("case", _call("is_null", node), _number(0, node), Node("literal", node.at, Literal(None, INT)))
+def _always(node: Node) -> Node:
+    """Return 0 as an expression over the columns of another one."""
+    return _call("case", _call("is_null", node), _zero(node), _zero(node))
+
+
+def _where_null(node: Node) -> Node:
+    """Return 0 where an expression is NULL, else NULL."""
+    return _call("case", _call("is_null", node), _zero(node), Node("literal", node.at, UNTYPED_NULL))
 
 
 def _names(node: Node) -> set[str]:
@@ -149,8 +163,12 @@ def _realiased(node: Node, old: str, new: str) -> Node:
     return replace(node, children=tuple(_realiased(child, old, new) for child in node.children))
 
 
-def _number(value: int, node: Node) -> Node:
-    return Node("literal", node.at, Literal(value, INT))
+def _zero(node: Node) -> Node:
+    return Node("literal", node.at, Literal(0, INT))
+
+
+def _all(nodes: Sequence[Node]) -> Node:
+    return nodes[0] if len(nodes) == 1 else _call("and", *nodes)
 
 
 def _call(function: str, *children: Node) -> Node:

@@ -29,6 +29,8 @@ ROWS_AT_ONCE = 1 << 16
 SHOWN_FAULTS = 3
 _OPTIONS = {"csv": ("path", "delimiter"), "json": ("path",), "parquet": ("path",)}
 FORMATS = tuple(_OPTIONS)
+INLINE = "values"
+"""The format, and the name, of tables whose rows stand in a statement (VALUES); no catalog has them."""
 
 
 @dataclass(frozen=True)

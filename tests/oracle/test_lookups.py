@@ -70,13 +70,18 @@ def table_subquery(rng: random.Random) -> str:
     """Return a condition on the stream ``i0`` with a subquery over a table."""
     table, negated = rng.choice("uw"), rng.choice(["", "NOT "])
     own = f"t.{condition(rng)}"
+    if rng.random() < 0.3:
+        values = rng.choice(
+            ["(VALUES (1), (2), (3))", "(VALUES (0), (NULL))", "(SELECT b FROM (VALUES (1, 2), (3, 4)) AS t (a, b))"]
+        )
+        return f"i0.{rng.choice('km')} {negated}IN {values}"
+    if rng.random() < 0.2:
+        return f"{negated}EXISTS (SELECT 1 FROM (VALUES (0, 5), (1, 50)) AS t (k, v) WHERE t.k = i0.k AND t.v < i0.v)"
     if rng.random() < 0.5:
         member = rng.choice(["k", "m", "k + 1", "COALESCE(m, 3)"])
         value = rng.choice(["i0.k", "i0.m", "i0.k + i0.m"])
         return f"{value} {negated}IN (SELECT {member} FROM {table}@ AS t{f' WHERE {own}' * (rng.random() < 0.7)})"
     conditions = rng.sample(["t.k = i0.k", "t.m = i0.m", "t.v > i0.v", own], rng.choice([1, 2, 3]))
-    if "t.v > i0.v" in conditions and not any(" = " in each for each in conditions):
-        conditions.append("t.k = i0.k")
     return f"{negated}EXISTS (SELECT 1 FROM {table}@ AS t WHERE {' AND '.join(conditions)})"
 
 

@@ -152,7 +152,7 @@ class ExpressionParser(Cursor):
     def _parse_paren(self) -> Expr | None:
         if not self.accept("("):
             return None
-        if self.at("SELECT", "WITH"):
+        if self.at("SELECT", "WITH", "VALUES"):
             return self._parse_value_subquery()
         this: Expr = self.expression(exp.Paren(this=self._parse_disjunction()))
         if self.at(","):
@@ -174,7 +174,7 @@ class ExpressionParser(Cursor):
 
     def refuse_subquery(self, detail: str = SUBQUERY) -> None:
         """Raise SqlNotAllowed at a SELECT where a value must stand."""
-        if self.at("SELECT", "WITH"):
+        if self.at("SELECT", "WITH", "VALUES"):
             raise self.not_allowed(detail)
 
     def _parse_field(self, any_token: bool = False, *args: Any, **kwargs: Any) -> Expr | None:
@@ -369,7 +369,7 @@ class ExpressionParser(Cursor):
 
     def _parse_in(self, this: Expr | None, alias: bool = False) -> exp.In:  # noqa: ARG002
         self.expect("(")
-        if self.at("SELECT", "WITH"):
+        if self.at("SELECT", "WITH", "VALUES"):
             return self.expression(exp.In(this=this, query=self._parse_value_subquery()))
         members = self._parse_csv(self._parse_disjunction)
         self.expect(")")

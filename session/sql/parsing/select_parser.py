@@ -15,8 +15,18 @@ from braid.session.sql.parsing.expression_parser import ExpressionParser
 from braid.session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
 from braid.session.sql.parsing.tree import TreeReader
 from braid.session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
-from braid.session.sql.statements import SUBQUERY, UNNEST, JoinedSource, Select, SelectItem, Unnested, WindowedSource
+from braid.session.sql.statements import (
+    SUBQUERY,
+    UNNEST,
+    InlineRows,
+    JoinedSource,
+    Select,
+    SelectItem,
+    Unnested,
+    WindowedSource,
+)
 from braid.session.sql.syntax import Node
+from braid.sources.connectors.static_table import INLINE
 
 _REFUSED_JOINS = {
     "RIGHT": "RIGHT JOIN is not supported; swap the streams and write LEFT JOIN.",
@@ -109,9 +119,13 @@ class BraidParser(ExpressionParser):
 
     def select(self) -> Select:
         """Read one SELECT up to where it ends."""
+        start = self.start
+        if self.at("VALUES"):
+            source = self._parse_values()
+            star = SelectItem(Node("star", start, None), None, "*")
+            return Select(self.sql_text, start, self.previous_end, (star,), source, is_values=True)
         if not self.at("SELECT"):
             raise self.unexpected("SELECT")
-        start = self.start
         tree = self._parse_select_query(parse_set_operation=False)
         assert isinstance(tree, exp.Select)
         reader = TreeReader(self.sql_text)
@@ -228,6 +242,8 @@ class BraidParser(ExpressionParser):
         columns_at = self.start
         if source.unnest is not None and alias is not None and self.accept("("):
             source = replace(source, unnest=replace(source.unnest, columns=self._parse_column_names()))
+        elif source.inline is not None and alias is not None and self.accept("("):
+            source = replace(source, inline=self._with_names(source.inline, self._parse_column_names(), columns_at))
         elif source.select is not None and alias is not None and self.accept("("):
             source = replace(source, select=self._with_columns(source.select, self._parse_column_names(), columns_at))
         # the window may also follow the alias
@@ -239,14 +255,38 @@ class BraidParser(ExpressionParser):
     def _parse_source(self) -> WindowedSource:
         if self.at("("):
             at = self.start
+            if self.ahead() == "VALUES":
+                self.expect("(")
+                source = self._parse_values()
+                self.expect(")")
+                return source
             return WindowedSource(at=at, stream=SUBQUERY, select=self._parse_bracketed())
         if self.ahead() == "(" and (self.word in WINDOW_FUNCTIONS or self.word == "TABLE"):
             return parse_window_function(self)
         if self.at("UNNEST") and self.ahead() == "(":
             return self._parse_elements()
-        if self.at("LATERAL", "VALUES"):
-            raise self.not_allowed(f"{self.word} is not supported; name a stream in FROM.")
+        if self.at("VALUES"):
+            raise self.not_allowed("VALUES stands in brackets: FROM (VALUES (1, 'a'), (2, 'b')) AS v (id, name).")
+        if self.at("LATERAL"):
+            raise self.not_allowed("LATERAL is not supported; name a stream in FROM.")
         return WindowedSource(at=self.start, stream=self.name("the name of a stream"))
+
+    def _parse_values(self) -> WindowedSource:
+        """Read ``VALUES (expression, …), …``; a value that is alone needs no brackets."""
+        at, rows = self.advance().start, list[tuple[Node, ...]]()
+        reader = TreeReader(self.sql_text)
+        while not rows or self.accept(","):
+            row_at, bracketed = self.start, self.accept("(")
+            values = self._parse_csv(self._parse_disjunction) if bracketed else [self._parse_disjunction()]
+            if not all(values):
+                raise self.unexpected("a value")
+            if bracketed:
+                self.expect(")")
+            rows.append(tuple(reader.read(value) for value in values if value is not None))
+            if len(rows[-1]) != len(rows[0]):
+                raise self.not_allowed(f"All rows of VALUES need as many values; this has {len(rows[-1])}.", row_at)
+        names = tuple(f"column{number}" for number in range(1, len(rows[0]) + 1))
+        return WindowedSource(stream=INLINE, at=at, inline=InlineRows(tuple(rows), names))
 
     def _parse_elements(self) -> WindowedSource:
         """Read ``UNNEST(array) [WITH ORDINALITY]``."""
@@ -265,10 +305,20 @@ class BraidParser(ExpressionParser):
         self.expect(")")
         return tuple(names)
 
+    def _with_names(self, rows: InlineRows, names: tuple[str, ...], at: int) -> InlineRows:
+        if names and len(names) != len(rows.names):
+            raise self.not_allowed(
+                f"VALUES have {len(rows.names)} column(s), and {len(names)} name(s) follow; write one each.", at
+            )
+        return replace(rows, names=names or rows.names)
+
     def _with_columns(self, select: Select, names: tuple[str, ...], at: int) -> Select:
         """Return a subquery whose columns have other names, where there are some."""
         if not names:
             return select
+        if (rows := select.source.inline) is not None and select.is_values:
+            source = replace(select.source, inline=self._with_names(rows, names, at))
+            return replace(select, source=source)
         if len(names) != len(select.items) or any(item.node.kind == "star" for item in select.items):
             raise self.not_allowed(
                 "The names in brackets are those of the columns that the SELECT of the subquery lists, one each; or"

@@ -53,6 +53,9 @@ class Tables:
     def find(self, name: str) -> TableVersion | None:
         return self.versions.get(name.lower())
 
+    def add(self, table: TableVersion) -> None:
+        """Do nothing."""
+
     def version_of(self, table: TableVersion) -> str:
         """Return what lookups call its rows."""
         return table.id

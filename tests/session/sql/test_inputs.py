@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from braid.operators.queries import Query
 from braid.session.sql.inputs import NO_TABLES, SelectInput, inputs_of
 from braid.session.sql.parser import parse_statement
+from braid.session.sql.relations import Relations
 from braid.session.sql.scope import did_you_mean
 from braid.session.sql.statements import Select
 from braid.sources.core.errors import SqlNotAllowed
+from braid.sources.core.schema import StreamDefinition
 from tests.session.sql.tables import CATALOG, Tables
 
 
@@ -18,8 +23,15 @@ def select_of(sql: str) -> Select:
     return select
 
 
+def relations(streams: Mapping[str, StreamDefinition]) -> Relations:
+    def plan(select: Select, _: Relations) -> Query:
+        raise AssertionError(f"{select.text} has no subqueries")
+
+    return Relations(streams, plan)
+
+
 def inputs(sql: str) -> list[SelectInput]:
-    return inputs_of(select_of(sql), CATALOG, Tables())
+    return inputs_of(select_of(sql), relations(CATALOG), Tables())
 
 
 def test_inputs_are_streams_and_tables_in_the_order_of_from() -> None:
@@ -35,10 +47,10 @@ def test_inputs_are_streams_and_tables_in_the_order_of_from() -> None:
 
 def test_without_tables_a_name_must_be_a_stream() -> None:
     with pytest.raises(SqlNotAllowed, match="Stream 'packs' does not exist; there are clicks, purchases") as caught:
-        inputs_of(select_of("SELECT 1 AS one FROM packs"), CATALOG, NO_TABLES)
+        inputs_of(select_of("SELECT 1 AS one FROM packs"), relations(CATALOG), NO_TABLES)
     assert "tables" not in caught.value.detail
     with pytest.raises(SqlNotAllowed, match="there is none yet; declare it with CREATE STREAM"):
-        inputs_of(select_of("SELECT 1 AS one FROM packs"), {}, NO_TABLES)
+        inputs_of(select_of("SELECT 1 AS one FROM packs"), relations({}), NO_TABLES)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_selection_gets_the_columns_of_a_table() -> None:
         ("pack IN (SELECT pack FROM packs)", ["semi packs: cast(pack as BIGINT) = pack"]),
         (
             "p.pack IN (SELECT k.pack FROM packs AS k WHERE brand > 1)",
-            ["semi packs: cast(pack as BIGINT) = pack and >(packs.brand, 1)"],
+            ["semi packs: cast(pack as BIGINT) = case(>(brand, 1), pack, NULL)"],
         ),
         ("EXISTS (SELECT 1 FROM packs k WHERE k.pack = p.pack)", ["semi packs: cast(pack as BIGINT) = pack"]),
         ("NOT EXISTS (SELECT * FROM packs WHERE pack = user_id)", ["anti packs: user_id = pack"]),
@@ -202,7 +202,11 @@ def test_queries_with_other_rows_of_a_table_have_another_input() -> None:
         ("SELECT price FROM purchases WHERE pack > (^SELECT MAX(pack) FROM packs)", "join with the table in FROM"),
         ("SELECT price FROM purchases WHERE pack > (^SELECT pack FROM packs)", "stands alone between ANDs"),
         ("SELECT price FROM purchases WHERE pack IN (^SELECT pack, brand FROM packs)", "gives one column"),
-        ("SELECT price FROM purchases p WHERE EXISTS (^SELECT 1 FROM packs k WHERE k.pack > p.pack)", "equal columns"),
+        (
+            "SELECT price FROM purchases p WHERE EXISTS (^SELECT 1 FROM many m WHERE m.pack > price)",
+            "1001 rows of many",
+        ),
+        ("SELECT price FROM purchases p WHERE 1 IN (^SELECT pack FROM packs)", "name a column of one"),
         ("SELECT price FROM purchases WHERE pack IN (SELECT pack FROM packs ^[RANGE 5 SECONDS])", "remove its window"),
         (
             "SELECT k.name FROM purchases [RANGE 4 SECONDS] p JOIN clicks [RANGE 4 SECONDS] c ON p.user_id = c.user_id"
