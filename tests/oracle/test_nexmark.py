@@ -6,10 +6,8 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import duckdb
-import orjson
 import pyarrow as pa
 import pytest
 
@@ -17,11 +15,8 @@ from tests.docs.pages import TOP, fences
 from tests.kit.client import Api, Json
 from tests.kit.duck import connected
 from tests.kit.service import RunningService
-from tests.oracle.compare import match_rows
-from tests.oracle.model import Kind, Row
+from tests.oracle.answers import end, finished_rows, match_duckdb, push
 from tests.oracle.nexmark_rows import Burst, Event, events
-from tests.oracle.test_relations import NDJSON, SECONDS, all_rows
-from tests.oracle.wire import parse_time
 
 pytestmark = pytest.mark.service
 
@@ -184,20 +179,16 @@ def answers(
                 api.create_queries([{"sql": text}])
         created = api.create_queries([{"sql": text} for text in QUERIES.values()])
         for first in range(0, len(made), EVENTS_PER_PUSH):
-            lines: dict[str, list[bytes]] = {stream: [] for stream in streams}
+            lines: dict[str, list[Json]] = {stream: [] for stream in streams}
             for kind, row in made[first : first + EVENTS_PER_PUSH]:
                 if kind in lines:
-                    lines[kind].append(orjson.dumps(row))
+                    lines[kind].append(row)
                 else:
-                    lines["datagen"].append(orjson.dumps({"event_type": STREAMS.index(kind), kind: row}))
+                    lines["datagen"].append({"event_type": STREAMS.index(kind), kind: row})
             for stream in streams:
-                answer = api.push(stream, NDJSON, b"\n".join(lines[stream]))
-                assert answer["accepted"] == len(lines[stream]), answer
-        for stream in streams:
-            api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
-        for query in created:
-            api.wait_state(query["id"], "FINISHED", deadline_seconds=SECONDS)
-        yield {name: all_rows(api, query["id"]) for name, query in zip(QUERIES, created, strict=True)}
+                push(api, stream, lines[stream])
+        end(api, *streams)
+        yield {name: finished_rows(api, query["id"]) for name, query in zip(QUERIES, created, strict=True)}
         api.drop_created()
         api.call("DELETE", "/tables/side_input", 204)
 
@@ -206,22 +197,7 @@ def answers(
 def test_rows_are_those_of_duckdb(
     name: str, answers: Mapping[str, list[dict[str, Json]]], duck: duckdb.DuckDBPyConnection
 ) -> None:
-    relation = duck.sql(duck_sql(name))
-    expected: list[Row] = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
-    kinds = {column: _kind(str(kind)) for column, kind in zip(relation.columns, relation.types, strict=True)}
-    came: list[Row] = [{column: _value(row[column], kind) for column, kind in kinds.items()} for row in answers[name]]
-    assert expected, "a query that selects nothing shows nothing"
-    assert (difference := match_rows(kinds, expected, came)) is None, difference
-
-
-def _kind(duck_type: str) -> Kind:
-    return Kind(duck_type) if duck_type in ("DOUBLE", "TIMESTAMP") else Kind.VARCHAR
-
-
-def _value(value: Json, kind: Kind) -> Any:
-    if kind is Kind.TIMESTAMP:
-        return parse_time(value)
-    return float(value) if kind is Kind.DOUBLE else value
+    assert (difference := match_duckdb(duck.sql(duck_sql(name)), answers[name])) is None, difference
 
 
 def test_the_page_counts_the_queries_that_it_has() -> None:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections import Counter
 from datetime import datetime
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.kit.client import Api, Json
 from tests.kit.duck import connected
 from tests.kit.fixtures import FreshService
+from tests.oracle.answers import SECONDS, all_rows, end, push, unique
 from tests.oracle.relation_trees import Relation, Trees, timestamp, tuples_of
 
 pytestmark = pytest.mark.service
 
-SECONDS = 180.0
-NDJSON = "application/x-ndjson"
 LATENESS = "INTERVAL '2' SECOND"
 
 
 def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
     """Create queries over queries, push tuples in several batches, end the stream, and compare all rows."""
     draw = random.Random(seed)
-    stream = f"rel_{uuid.uuid4().hex[:8]}"
+    stream = unique("rel")
     columns = f"id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMP LATENESS {LATENESS}"
     api.create_stream(f"CREATE STREAM {stream} ({columns}) WITH (connector = 'push', max_future = 'none')")
     tuples = list(tuples_of(draw, 600))
@@ -44,13 +41,12 @@ def run(api: Api, seed: int, relations: int, between: Any = None) -> None:
                 {"id": number, "k": k, "v": v, "ts": timestamp(t)}
                 for number, (k, v, t) in enumerate(tuples[first : first + 100], first)
             )
-            answer = api.push(stream, NDJSON, b"\n".join(map(orjson.dumps, lines)))
-            assert answer["accepted"] == min(100, len(tuples) - first), answer
+            push(api, stream, lines)
             if between is not None:
                 between()
             if first == 200:
                 later = [(r, create_over(api, r, draw)) for r in draw.sample(trees.created, min(3, len(trees.created)))]
-        api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
+        end(api, stream)
         api.wait_state(queries[trees.created[0].query], "FINISHED", deadline_seconds=SECONDS)
         late = [letter["tuple"]["id"] for page in api.dead_letters(stream) for letter in page]
         trees.without(late)
@@ -95,18 +91,6 @@ def check_later(api: Api, query: str, relation: Relation, trees: Trees) -> None:
     assert came == Counter(expected), (relation.sql, description)
 
 
-def all_rows(api: Api, query: str) -> list[dict[str, Json]]:
-    """Return all rows of a query that is FINISHED."""
-    rows: list[dict[str, Json]] = []
-    cursor = None
-    while True:
-        page = api.page(query, after=cursor, limit=10_000)
-        rows += page["rows"]
-        cursor = page["cursor"]
-        if page["end"] or not page["rows"]:
-            return rows
-
-
 def microseconds(text: str) -> int:
     since = datetime.fromisoformat(text) - datetime.fromisoformat("1970-01-01T00:00:00+00:00")
     return since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
@@ -133,7 +117,7 @@ def test_rows_of_queries_over_queries_outlive_crashes(fresh_service: FreshServic
 
 
 def test_a_query_that_others_read_is_kept_until_they_go(api: Api) -> None:
-    stream = f"rel_{uuid.uuid4().hex[:8]}"
+    stream = unique("rel")
     api.create_stream(f"CREATE STREAM {stream} (k BIGINT, ts TIMESTAMP LATENESS {LATENESS}) WITH (connector = 'push')")
     inner, outer = f"{stream}_in", f"{stream}_out"
     first = f"SELECT k, COUNT(*) AS n FROM {stream} [RANGE 1 SECOND] GROUP BY k"
@@ -152,7 +136,7 @@ def test_a_query_that_others_read_is_kept_until_they_go(api: Api) -> None:
 
 
 def test_equal_subqueries_run_once_and_go_with_the_last_that_reads_them(api: Api) -> None:
-    stream = f"rel_{uuid.uuid4().hex[:8]}"
+    stream = unique("rel")
     api.create_stream(f"CREATE STREAM {stream} (k BIGINT, ts TIMESTAMP LATENESS {LATENESS}) WITH (connector = 'push')")
     inner = f"(SELECT k, COUNT(*) AS n FROM {stream} [RANGE 1 SECOND] GROUP BY k)"
     same = f"(SELECT  K, count(*)  n FROM {stream.upper()} [RANGE 1000 MILLISECONDS] GROUP BY k)"

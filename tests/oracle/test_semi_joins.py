@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-import uuid
 
-import orjson
 import pytest
 
 from tests.kit.client import Api
 from tests.kit.duck import connected
+from tests.oracle.answers import end, finished_rows, push, unique
 from tests.oracle.relation_trees import SECOND, timestamp
-from tests.oracle.test_relations import NDJSON, SECONDS, all_rows, microseconds
+from tests.oracle.test_relations import microseconds
 
 pytestmark = pytest.mark.service
 
@@ -34,7 +33,7 @@ CONDITIONS = (
 
 def test_subqueries_in_where_give_the_rows_that_duckdb_gives(api: Api) -> None:
     draw = random.Random(5)
-    name = f"semi_{uuid.uuid4().hex[:8]}"
+    name = unique("semi")
     streams = {f"{name}_s": 300, f"{name}_u": 120}
     tuples: dict[str, list[tuple[int | None, int | None, int]]] = {}
     for stream, count in streams.items():
@@ -57,10 +56,8 @@ def test_subqueries_in_where_give_the_rows_that_duckdb_gives(api: Api) -> None:
     queries = [query["id"] for query in api.create_queries([{"sql": text} for text in texts])]
     for stream, rows in tuples.items():
         for at in range(0, len(rows), 100):
-            lines = ({"k": k, "v": v, "ts": timestamp(t)} for k, v, t in rows[at : at + 100])
-            api.push(stream, NDJSON, b"\n".join(map(orjson.dumps, lines)))
-    for stream in streams:
-        api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
+            push(api, stream, ({"k": k, "v": v, "ts": timestamp(t)} for k, v, t in rows[at : at + 100]))
+    end(api, *streams)
     step = 5 * SECOND
     with connected() as duck:
         for table, stream in (("s", first), ("u", second)):
@@ -73,12 +70,11 @@ def test_subqueries_in_where_give_the_rows_that_duckdb_gives(api: Api) -> None:
                 # NULLs apart, DuckDB decides each window by itself
                 where = condition.format(u="(SELECT k, v FROM u WHERE u.e = $1)")
                 rows = []
-                for (end,) in duck.execute("SELECT DISTINCT e FROM s").fetchall():
-                    found = duck.execute(f"SELECT {select} FROM s a WHERE e = $1 AND {where} {group}", [end]).fetchall()
-                    rows += [(k, v, end) for k, v in found]
+                for (e,) in duck.execute("SELECT DISTINCT e FROM s").fetchall():
+                    found = duck.execute(f"SELECT {select} FROM s a WHERE e = $1 AND {where} {group}", [e]).fetchall()
+                    rows += [(k, v, e) for k, v in found]
                 expected.append(rows)
     for query, text, rows in zip(queries, texts, expected, strict=True):
-        api.wait_state(query, "FINISHED", deadline_seconds=SECONDS)
-        came = [(row["k"], row["v"], microseconds(row["window_end"])) for row in all_rows(api, query)]
+        came = [(row["k"], row["v"], microseconds(row["window_end"])) for row in finished_rows(api, query)]
         assert sorted(came, key=repr) == sorted(rows, key=repr), text
     assert sum(map(bool, expected)) >= len(expected) - 4, "most of them have rows"
