@@ -1,8 +1,7 @@
-"""EMIT through the service: the listings of One SQL to Rule Them All, and delays while nothing comes."""
+"""EMIT AFTER DELAY through the service, while nothing comes (for the other forms see test_one_sql.py)."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import uuid
 from typing import Any
@@ -47,36 +46,6 @@ class Auction:
         self._cursors[number] = page["cursor"]
         rows: list[dict[str, Any]] = page["rows"]
         return rows
-
-
-def minutes(row: dict[str, Any], name: str) -> int:
-    """Return a time of a row in minutes after eight."""
-    time = dt.datetime.fromisoformat(row[name])
-    return time.hour * 60 + time.minute - EIGHT
-
-
-def test_the_listings_of_the_paper(api: Api) -> None:
-    auction = Auction(api, "EMIT STREAM", "EMIT STREAM AFTER WATERMARK", "EMIT AFTER WATERMARK")
-    changes: list[list[nexmark.Change]] = [[], []]
-    final: list[tuple[int, int]] = []
-    times = []
-    for ptime, minute, price, item in nexmark.ENTRIES:
-        auction.bid(minute, price, item)
-        ptimes = set()
-        for number in (0, 1):
-            for row in auction.news(number):
-                assert minutes(row, "window_end") == minutes(row, "window_start") + 10
-                assert list(row)[-4:] == ["_partial", "_op", "_ptime", "_ver"]
-                ptimes.add(row["_ptime"])
-                change = minutes(row, "window_start"), row["price"], row["_op"], ptime - EIGHT, row["_ver"]
-                changes[number].append(change)
-        assert len(ptimes) <= 1, "a batch has one processing time"
-        times += sorted(ptimes)
-        final += [(minutes(row, "window_start"), row["price"]) for row in auction.news(2)]
-        assert all(tuple(final) == rows for at, rows in nexmark.FINAL_ROWS if EIGHT + at == ptime)
-    assert tuple(changes[0]) == nexmark.LISTING_9
-    assert tuple(changes[1]) == nexmark.LISTING_13
-    assert times == sorted(set(times)), "processing time goes on with every batch"
 
 
 def test_a_delay_runs_out_while_nothing_comes(api: Api) -> None:
