@@ -39,6 +39,7 @@ class Api:
         self._client = httpx.Client(base_url=url, timeout=60)
         self._on_unreachable = on_unreachable
         self._streams: list[str] = []
+        self._tables: list[str] = []
         self._queries: list[str] = []
 
     def __enter__(self) -> Api:
@@ -92,7 +93,9 @@ class Api:
 
     def create_table(self, sql: str) -> Json:
         """Declare a static table."""
-        return self.call("POST", "/tables", 201, json={"sql": sql}, headers=idempotency_key())
+        table = self.call("POST", "/tables", 201, json={"sql": sql}, headers=idempotency_key())
+        self._tables.append(table["name"])
+        return table
 
     def stream(self, name: str) -> Json:
         """Return what the service reports of a stream."""
@@ -123,13 +126,15 @@ class Api:
         return created
 
     def drop_created(self) -> None:
-        """Retire the queries and drop the streams that were created here: a service works for those that are left."""
+        """Retire the queries that were created here, and drop streams and tables: a service works for what is left."""
         for query in self._queries:
-            self.request("DELETE", f"/queries/{query}", params={"drain": "false"})
+            self.request("DELETE", f"/queries/{query}", params={"drain": "false", "cascade": "true"})
         for query in self._queries:
             wait_until(lambda query=query: self._is_gone(query), RETRY_SECONDS, f"query {query} has ended")
         for stream in self._streams:
             self.request("DELETE", f"/streams/{stream}")  # a test may have done so, or have other queries over it
+        for table in self._tables:
+            self.request("DELETE", f"/tables/{table}")  # the same holds for these
 
     def _is_gone(self, query_id: str) -> bool:
         answer = self.request("GET", f"/queries/{query_id}")

@@ -46,7 +46,7 @@ def end(api: Api, *streams: str) -> None:
 
 
 def all_rows(api: Api, query: str) -> list[dict[str, Json]]:
-    """Return all rows of a query that is FINISHED."""
+    """Return all rows that a query has."""
     rows: list[dict[str, Json]] = []
     cursor = None
     while True:

@@ -190,7 +190,6 @@ def answers(
         end(api, *streams)
         yield {name: finished_rows(api, query["id"]) for name, query in zip(QUERIES, created, strict=True)}
         api.drop_created()
-        api.call("DELETE", "/tables/side_input", 204)
 
 
 @pytest.mark.parametrize("name", QUERIES)
