@@ -10,11 +10,10 @@ import pyarrow as pa
 from braid.operators.evaluation import evaluate
 from braid.operators.expressions import Expression
 from braid.operators.functions.coercion import common_type, in_one_type
-from braid.session.sql.expressions import Binder
+from braid.session.sql.constants import constant
 from braid.session.sql.parsing.tokens import SqlText
-from braid.session.sql.scope import Scope
 from braid.session.sql.statements import InlineRows, WindowedSource
-from braid.session.sql.syntax import Node, walk
+from braid.session.sql.syntax import Node
 from braid.sources.connectors.static_table import INLINE, TableDefinition, TableVersion
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import NULL, Field, Schema
@@ -25,12 +24,8 @@ def inline_table(sql: SqlText, source: WindowedSource, rows: InlineRows) -> Tabl
 
     SqlNotAllowed for what is no constant, and for values of a column that have no common type.
     """
-    for node in (part for row in rows.rows for value in row for part in walk(value)):
-        if node.kind in ("name", "star", "aggregate"):
-            raise sql.not_allowed("VALUES are constants, which name no columns.", node.at)
-    scope = Scope(sql, source, TableDefinition("", INLINE, Schema(()), INLINE))
-    binder = Binder(scope, "VALUES")
-    columns = [_column(sql, [binder.bind(row[at]) for row in rows.rows], rows, at) for at in range(len(rows.rows[0]))]
+    by_column = zip(*([constant(sql, value, "VALUES") for value in row] for row in rows.rows), strict=True)
+    columns = [_column(sql, values, rows, at) for at, values in enumerate(by_column)]
     try:
         schema = Schema(tuple(Field(name, column[0].type) for name, column in zip(rows.names, columns, strict=True)))
     except NotAllowed as error:

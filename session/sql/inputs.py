@@ -152,10 +152,17 @@ def inputs_of(select: Select, catalog: Relations, tables: KnownTables) -> list[S
     return inputs
 
 
+def is_table(source: WindowedSource, catalog: Relations, tables: KnownTables) -> bool:
+    """Whether an input has no windows, as what it gives has no time: a static table, VALUES or UNNEST."""
+    if source.unnest is not None or (source.inline or catalog.inline(source.select or source.stream)) is not None:
+        return True
+    return source.select is None and catalog.get(source.stream) is None and tables.find(source.stream) is not None
+
+
 def find_input(
     select: Select, source: WindowedSource, catalog: Relations, tables: KnownTables
 ) -> StreamDefinition | TableVersion:
-    rows = source.inline or catalog.inline(source.stream if source.select is None else source.select)
+    rows = source.inline or catalog.inline(source.select or source.stream)
     if rows is not None:
         table = inline_table(select.sql, source, rows)
         tables.add(table)

@@ -13,7 +13,7 @@ from braid.operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from braid.session.sql.aggregates import AggregateBinder, first_aggregate
 from braid.session.sql.changes import HAS_ROWS, ROWS, change_outputs, takes_changes
 from braid.session.sql.expressions import Binder
-from braid.session.sql.inputs import NO_TABLES, KnownTables, find_input
+from braid.session.sql.inputs import NO_TABLES, KnownTables, find_input, is_table
 from braid.session.sql.join import plan_join
 from braid.session.sql.lookups import with_lookups
 from braid.session.sql.parser import parse_statement
@@ -79,7 +79,8 @@ def _plan_alone(select: Select, relations: Relations, tables: KnownTables, limit
     if has_subqueries(select.where):
         first = find_input(select, select.source, relations, tables)
         event_time = first.schema.event_time if isinstance(first, StreamDefinition) else ""
-        select = with_semi_joins(with_table_subqueries(select, relations, tables, event_time), event_time)
+        select = with_table_subqueries(select, relations, tables, event_time)
+        select = with_semi_joins(select, event_time, lambda source: is_table(source, relations, tables))
     select, scopes = with_lookups(select, relations, tables)
     limits.check_inputs(select)
     if select.joins:

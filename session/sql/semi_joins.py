@@ -7,11 +7,15 @@ wanted (anti-joins). NOT IN is true of nothing where the values have a NULL, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from braid.operators.expressions import Literal
+from braid.operators.expressions import Expression, Literal
+from braid.operators.functions.coercion import UNTYPED_NULL
+from braid.operators.query_parts import COUNT_DISTINCT
 from braid.operators.windows import sliding
 from braid.session.sql.aggregates import first_aggregate
+from braid.session.sql.constants import constant
 from braid.session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
 from braid.session.sql.syntax import Node, conjuncts, walk
 from braid.sources.core.schema import BIGINT, INT
@@ -26,20 +30,22 @@ def has_subqueries(node: Node | None) -> bool:
     return node is not None and any(each.kind == SUBQUERY_NODE for each in walk(node))
 
 
-def with_semi_joins(select: Select, event_time: str) -> Select:
+def with_semi_joins(select: Select, event_time: str, is_table: Callable[[WindowedSource], bool]) -> Select:
     """Return a SELECT with joins instead of the subqueries of its WHERE; ``event_time`` is that of its first input.
 
-    SqlNotAllowed for those that stand elsewhere, or ask for what no join gives.
+    ``is_table`` tells inputs that have no windows. SqlNotAllowed for subqueries that stand elsewhere, or ask for what
+    no join gives.
     """
     if not has_subqueries(select.where):
         return select
     assert select.where is not None
-    return _SemiJoins(select, event_time).select()
+    return _SemiJoins(select, event_time, is_table).select()
 
 
 class _SemiJoins:
-    def __init__(self, select: Select, event_time: str) -> None:
+    def __init__(self, select: Select, event_time: str, is_table: Callable[[WindowedSource], bool]) -> None:
         self._select = select
+        self._is_table = is_table
         self._sql = select.sql
         window = sliding(select.source.window)
         at = next(node.at for node in walk(select.where) if node.kind == SUBQUERY_NODE) if select.where else 0
@@ -234,7 +240,17 @@ class _SemiJoins:
         one_row = replace(inner, items=(replace(item, alias=column), self._one(alias, at)))
         source = self._source(alias, at, one_row)
         name = Node("name", at, (alias, column))
-        if comparison == "=":
+        of_nothing = _of_nothing(item.node)
+        if not _is_null(constant(self._sql, of_nothing, "WHERE")):
+            if inner.having is not None:
+                raise self._sql.not_allowed(
+                    "A subquery that is compared, and is not NULL where there are no rows, has no HAVING; write CASE.",
+                    inner.having.at,
+                )
+            is_empty = self._call("is_null", Node("name", at, (alias, f"{alias} one")))
+            self._join(source, self._same_row(source), left=True)
+            self._where.append(self._call(comparison, value, self._call("case", is_empty, of_nothing, name)))
+        elif comparison == "=":
             self._join(source, self._equal(value, name))
         else:
             self._join(source, self._same_row(source))
@@ -248,16 +264,17 @@ class _SemiJoins:
             raise self._sql.not_allowed("A subquery in WHERE is one SELECT, without UNION ALL and EMIT.", inner.start)
         sources = [inner.source, *(joined.source for joined in inner.joins)]
         for source in sources:
-            if source.window not in (None, self._window):
+            if not self._is_table(source) and source.window not in (None, self._window):
                 raise self._sql.not_allowed(
                     "A subquery in WHERE is over the outer window; leave its own out, or write the same.",
                     source.window_at,
                 )
-        return replace(
-            inner,
-            source=replace(inner.source, window=self._window),
-            joins=tuple(replace(j, source=replace(j.source, window=self._window)) for j in inner.joins),
-        )
+
+        def windowed(source: WindowedSource) -> WindowedSource:
+            return source if self._is_table(source) else replace(source, window=self._window)
+
+        joins = tuple(replace(joined, source=windowed(joined.source)) for joined in inner.joins)
+        return replace(inner, source=windowed(inner.source), joins=joins)
 
     def _only_item(self, inner: Select) -> SelectItem:
         if len(inner.items) != 1 or inner.items[0].node.kind == "star":
@@ -279,6 +296,8 @@ class _SemiJoins:
         self._joins.append(JoinedSource(source, left, on))
 
     def _equal(self, value: Node, name: Node) -> Node:
+        if not any(node.kind == "name" for node in walk(value)):  # inputs are compared by columns
+            value = self._call("case", self._call("is_null", self._event_time), value, value)
         return self._call("=", value, name)
 
     def _same_row(self, source: WindowedSource) -> Node:
@@ -299,3 +318,15 @@ class _SemiJoins:
 
     def _call(self, function: str, *children: Node) -> Node:
         return Node("call", children[0].at, function, children)
+
+
+def _of_nothing(node: Node) -> Node:
+    """Return an expression over aggregates as it is where there are no rows."""
+    if node.kind == "aggregate":
+        counts = node.value in ("count", COUNT_DISTINCT, "count_if")
+        return Node("literal", node.at, Literal(0, BIGINT) if counts else UNTYPED_NULL)
+    return replace(node, children=tuple(map(_of_nothing, node.children)))
+
+
+def _is_null(value: Expression) -> bool:
+    return isinstance(value, Literal) and value.value is None

@@ -14,7 +14,7 @@ from braid.operators.expressions import Literal
 from braid.operators.functions.coercion import UNTYPED_NULL
 from braid.operators.lookup.lookups import ANTI, SEMI
 from braid.session.sql.aggregates import first_aggregate
-from braid.session.sql.inputs import KnownTables, find_input
+from braid.session.sql.inputs import KnownTables, find_input, is_table
 from braid.session.sql.relations import Relations
 from braid.session.sql.semi_joins import SUBQUERY_NODE, has_subqueries
 from braid.session.sql.statements import JoinedSource, Select
@@ -44,12 +44,10 @@ def with_table_subqueries(select: Select, catalog: Relations, tables: KnownTable
 
 def _table_of(inner: Select, catalog: Relations, tables: KnownTables) -> TableVersion | None:
     """Return the static table that a subquery is over, None where it is over something else."""
-    source = inner.source
-    if source.unnest is not None:
+    sources = [inner.source, *(joined.source for joined in inner.joins)]
+    if inner.source.unnest is not None or not all(is_table(source, catalog, tables) for source in sources):
         return None
-    if source.inline is None and catalog.inline(source.select or source.stream) is None:
-        return None if source.select is not None or catalog.get(source.stream) else tables.find(source.stream)
-    found = find_input(inner, source, catalog, tables)
+    found = find_input(inner, inner.source, catalog, tables)
     assert isinstance(found, TableVersion)
     return found
 

@@ -9,19 +9,20 @@ from braid.session.sql.statements import EmitClause
 from braid.sources.core.errors import NotAllowed
 
 _FORMS = "[STREAM] [AFTER DELAY INTERVAL '6' MINUTES] [AND] [AFTER WATERMARK]"
-# what other systems write, and what to write here
-_FOREIGN_FORMS = {
-    "CHANGES": "EMIT STREAM for every change of a window",
-    "FINAL": "EMIT AFTER WATERMARK for the final rows of a window",
-    "ON": "EMIT AFTER WATERMARK for the rows of a window when it closes",
+# how other systems spell EMIT STREAM (ksqlDB) and EMIT AFTER WATERMARK (ksqlDB, RisingWave)
+_SPELLED = {
+    ("CHANGES",): Emit(stream=True, after_watermark=False),
+    ("FINAL",): Emit(),
+    ("ON", "WINDOW", "CLOSE"): Emit(),
 }
 
 
 def parse_emit(cursor: Cursor) -> EmitClause:
-    """Read ``EMIT [STREAM] [AFTER DELAY d] [AND] [AFTER WATERMARK]``, the two AFTER in any order."""
+    """Read ``EMIT [STREAM] [AFTER DELAY d] [AND] [AFTER WATERMARK]``, the AFTER in any order, or another spelling."""
     at = cursor.expect("EMIT").start
-    if cursor.word in _FOREIGN_FORMS:
-        raise cursor.not_allowed(f"EMIT {cursor.word} is not supported; write {_FOREIGN_FORMS[cursor.word]}.")
+    for words, emit in _SPELLED.items():
+        if cursor.accept_all(*words):
+            return EmitClause(emit, at, at)
     stream = cursor.accept("STREAM")
     if not stream and not cursor.at("AFTER"):
         raise cursor.unexpected(f"STREAM or AFTER, as in EMIT {_FORMS}")

@@ -27,7 +27,14 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("clause", "emit"), FORMS)
+SPELLINGS = (
+    ("EMIT CHANGES", Emit(True, False, None)),
+    ("EMIT FINAL", EMIT_AFTER_WATERMARK),
+    ("EMIT ON WINDOW CLOSE", EMIT_AFTER_WATERMARK),
+)
+
+
+@pytest.mark.parametrize(("clause", "emit"), [*FORMS, *SPELLINGS])
 def test_forms(clause: str, emit: Emit) -> None:
     query = aggregation(f"{COUNTED} HAVING COUNT(*) > 1 {clause}")
     assert query.emit == emit

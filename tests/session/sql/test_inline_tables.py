@@ -61,7 +61,7 @@ def test_values_may_be_what_in_compares_with(members: str) -> None:
     [
         ("(VALUES (1, 'a'), ^(2)) AS v (id, n)", "as many values; this has 1"),
         ("(VALUES (1, ^'a'), (2, 3)) AS v (id, n)", "there are VARCHAR and INT. Write CAST"),
-        ("(VALUES (1, ^pack)) AS v (id, n)", "name no columns"),
+        ("(VALUES (1, ^pack)) AS v (id, n)", "takes constants"),
         ("(VALUES (1, ^NULL)) AS v (id, n)", "write CAST(NULL AS VARCHAR)"),
         ("(VALUES (1, 2)) AS v ^(id)", "write one each"),
         ("(VALUES (^)) AS v (id)", "Expected an expression"),
