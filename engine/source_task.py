@@ -63,7 +63,7 @@ class SourceTasks:
         """
         if self._batches.has(end.seq):
             return
-        began = time.perf_counter()
+        started_us, began = time.time_ns() // 1000, time.perf_counter()
         live = self._plan.at(start, end)
         self._forget_dropped(live)
         shares: dict[str, StreamShare] = {}
@@ -99,7 +99,7 @@ class SourceTasks:
             yield from self._dead_letters(share, end.seq, task)
         control = {
             "task": task,
-            "started_us": int(began * 1e6),
+            "started_us": started_us,
             "busy_us": int((time.perf_counter() - began) * 1e6),
             "start": start.to_json(),
             "end": end.to_json(),

@@ -56,7 +56,7 @@ from braid.operators.kernels.boundaries import (
 )
 from braid.operators.kernels.packing import add_packed, merge_packed, packed_totals, unpack
 from braid.operators.kernels.pairs import form_pairs, match_groups, pick_pairs
-from braid.operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
+from braid.operators.kernels.query_sets import count_bits, count_slots, intersect, list_by_bit, place_each, set_bits
 from braid.operators.kernels.rows import (
     append_digit,
     ascends,
@@ -102,6 +102,7 @@ __all__ = [
     "count_pairs",
     "count_present",
     "count_set",
+    "count_slots",
     "count_texts",
     "expand",
     "extent",

@@ -29,6 +29,19 @@ def set_bits(query_sets: Numbers) -> Numbers:
 
 
 @njit(cache=True, nogil=True)
+def count_slots(totals: Numbers, query_sets: Numbers) -> None:
+    """Add to ``totals``, shape (64 * words,), how many rows of ``query_sets``, shape (rows, words), have each bit."""
+    rows, words = query_sets.shape
+    for r in range(rows):
+        for w in range(words):
+            word = query_sets[r, w]
+            while word:
+                lowest = word & (~word + np.uint64(1))
+                totals[w * 64 + _BIT_OF[(lowest * _DE_BRUIJN) >> np.uint64(58)]] += 1
+                word ^= lowest
+
+
+@njit(cache=True, nogil=True)
 def intersect(words: Numbers, table: Numbers, at: Places) -> None:
     """AND each word with the one of ``table`` at which it belongs."""
     for i in range(words.size):
@@ -87,6 +100,7 @@ def warm_up() -> None:
     at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
     query_sets = np.ones((1, 1), dtype=np.uint64)
     set_bits(query_sets)
+    count_slots(np.zeros(64, dtype=np.int64), query_sets)
     intersect(query_sets[0], query_sets[0], at)
     count_bits(np.zeros(65, dtype=np.int64), query_sets[0])
     list_by_bit(at.copy(), np.zeros(65, dtype=np.int64), query_sets[0])

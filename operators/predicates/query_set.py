@@ -5,6 +5,8 @@ Thesis 4.2.1.1. Arrays have shape (rows, words); a row covers ``64 * words`` slo
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,6 +15,7 @@ Words = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
 COLUMN = "_query_set"
+_WORDS = b"words"
 
 
 def words_for(capacity: int) -> int:
@@ -60,15 +63,22 @@ def distinct(query_sets: Words) -> tuple[Words, npt.NDArray[np.int32]]:
     return from_arrow(encoded.dictionary), np.asarray(encoded.indices)
 
 
-def count_per_slot(query_sets: Words) -> npt.NDArray[np.int64]:
-    """Return, for each slot, how many rows have it: shape (64 * words,)."""
-    rows, words = query_sets.shape
-    totals = np.zeros(words * 64, dtype=np.int64)
-    step = max(1, (1 << 24) // (words * 64))
-    for start in range(0, rows, step):
-        block = np.ascontiguousarray(query_sets[start : start + step]).view(np.uint8)
-        totals += np.unpackbits(block, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    return totals
+def as_column(query_sets: Words, words: Sequence[int]) -> tuple[pa.Field, pa.FixedSizeBinaryArray]:
+    """Return some words of query-sets as a column of a block, whose metadata says which words these are."""
+    values = to_arrow(query_sets)
+    numbers = ",".join(map(str, words)).encode()
+    return pa.field(COLUMN, values.type, nullable=False, metadata={_WORDS: numbers}), values
+
+
+def column_of_slot(block: pa.Table, slot: int) -> Iterator[Words]:
+    """Yield, for each chunk of a block, the word of each row that has the bit of a slot; none where no row has it."""
+    field = block.schema.field(COLUMN)
+    numbers = (field.metadata or {}).get(_WORDS)  # an earlier version wrote all words
+    words = list(range(field.type.byte_width // 8)) if numbers is None else [int(n) for n in numbers.split(b",")]
+    if slot // 64 in words:
+        at = words.index(slot // 64)
+        for chunk in block.column(COLUMN).chunks:
+            yield from_arrow(chunk)[:, at]
 
 
 def to_arrow(query_sets: Words) -> pa.FixedSizeBinaryArray:

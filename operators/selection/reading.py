@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from braid.operators.block_files import BlockFiles, BlockPart, Rows, as_table, check_count
 from braid.operators.operator import Reached
-from braid.operators.predicates.query_set import COLUMN as QUERY_SET
-from braid.operators.predicates.query_set import from_arrow
+from braid.operators.predicates.query_set import column_of_slot
 from braid.operators.queries import Selection
 from braid.operators.result_rows import compute_outputs, empty_rows, needed_columns
 
 
 class SelectionReader:
-    """Reads blocks of columns of a stream and ``_query_set``: little-endian words, bit ``s`` of word ``s // 64``."""
+    """Reads blocks of columns of a stream and ``_query_set``: little-endian words, bit ``s`` of word ``s // 64``, those
+    words that have selections.
+    """
 
     def __init__(self, files: BlockFiles) -> None:
         self._files = files
@@ -61,9 +61,7 @@ class SelectionReader:
 def rows_of_slot(block: pa.Table, slot: int) -> Rows:
     """Return the ascending row numbers of a selection block whose query-set has bit ``slot``."""
     row_numbers, first_row = [], 0
-    for chunk in block.column(QUERY_SET).chunks:
-        if len(chunk) and slot // 64 < chunk.type.byte_width // 8:
-            words = from_arrow(cast(pa.FixedSizeBinaryArray, chunk))
-            row_numbers.append(np.flatnonzero(words[:, slot // 64] & np.uint64(1 << (slot % 64))) + first_row)
-        first_row += len(chunk)
+    for words in column_of_slot(block, slot):
+        row_numbers.append(np.flatnonzero(words & np.uint64(1 << (slot % 64))) + first_row)
+        first_row += len(words)
     return np.concatenate(row_numbers) if row_numbers else np.empty(0, np.int64)

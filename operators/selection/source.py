@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from braid.operators import kernels
 from braid.operators.expressions import Expression
 from braid.operators.failure_isolation import isolate_failures
 from braid.operators.live_queries import LiveQueries, LiveQuery
@@ -17,7 +18,7 @@ from braid.operators.operator import Arrived, ChunkOutput, Input
 from braid.operators.predicates import query_set
 from braid.operators.predicates.cell_space import set_spaces
 from braid.operators.predicates.index import TupleCells
-from braid.operators.predicates.query_set import Words, count_per_slot
+from braid.operators.predicates.query_set import Words
 from braid.operators.query_parts import SELECTION, Measure
 from braid.operators.report import Work
 from braid.operators.state.bucket_store import RESULTS, put_block
@@ -32,32 +33,42 @@ _ALL_TUPLES = "_"
 class Selected:
     """Tuples of a stream that some selection wants: the needed columns, the query-set of each.
 
-    ``latest_us`` is the greatest event time (µs).
+    ``query_sets`` have the words that some selection has a slot in, ``words`` by number; ``latest_us`` is the greatest
+    event time (µs).
     """
 
     stream: str
     columns: pa.Table
     query_sets: Words
+    words: npt.NDArray[np.int64]
     latest_us: int
 
     @property
     def table(self) -> pa.Table:
         """The tuples as a result block has them: the columns and ``_query_set``."""
-        return self.columns.append_column(query_set.COLUMN, query_set.to_arrow(self.query_sets))
+        return self.columns.append_column(*query_set.as_column(self.query_sets, self.words.tolist()))
 
     def write(self, storage: Storage, seq: int, links: dict[str, str]) -> dict[str, Any]:  # noqa: ARG002
         """Write them as a result block and describe it for the batch record."""
         counts = count_per_slot(self.query_sets)
-        slots = np.flatnonzero(counts)
+        bits = np.flatnonzero(counts)
+        slots = self.words[bits // 64] * 64 + bits % 64
         return {
             "path": put_block(storage, RESULTS, seq, self.table),
             "kind": SELECTION,
             "operator": f"selection:{self.stream}",
             "stream": self.stream,
             "slots": slots.tolist(),
-            "counts": counts[slots].tolist(),
+            "counts": counts[bits].tolist(),
             "latest_event_us": [self.latest_us] * len(slots),
         }
+
+
+def count_per_slot(query_sets: Words) -> npt.NDArray[np.int64]:
+    """Return, for each bit of query-sets, how many rows have it: shape (64 * words,)."""
+    totals = np.zeros(query_sets.shape[1] * 64, dtype=np.int64)
+    kernels.count_slots(totals, query_sets)
+    return totals
 
 
 class SelectionSource:
@@ -75,6 +86,7 @@ class SelectionSource:
         """Work out the spaces in which query-sets are found."""
         self._stream = source.stream.id
         self._words = source.words
+        self._held = np.unique([query.slot // 64 for query in self.queries])
         self._spaces = set_spaces(self.queries, source.index, source.words)
 
     def process(self, arrived: Arrived, watermark: int | None, output: ChunkOutput, work: Work) -> None:
@@ -87,17 +99,19 @@ class SelectionSource:
     def _select(
         self, tuples: Tuples, times: npt.NDArray[np.int64], cells: TupleCells, watermark: int | None
     ) -> Selected | None:
-        query_sets = np.zeros((tuples.length, self._words), dtype=np.uint64)
+        query_sets = np.zeros((tuples.length, len(self._held)), dtype=np.uint64)
         for space in self._spaces:
             cell, query_set_of_cell = space.assign(cells, tuples.length)
-            query_sets |= space.to_slots(query_set_of_cell)[cell]
+            query_sets |= space.to_slots(query_set_of_cell)[:, self._held][cell]
         visible = visibility(self.queries, self._stream, watermark, self._words)
-        query_sets &= visible.query_sets[visible.stretch_of(times)]
-        is_selected = query_sets.any(axis=1)
+        query_sets &= visible.query_sets[:, self._held][visible.stretch_of(times)]
+        is_selected = query_set.not_empty(query_sets)
         if not is_selected.any():
             return None
-        mask = pa.array(is_selected)
-        columns = {name: tuples.columns[name].filter(mask) for name in self.columns}
-        query_sets = query_sets[is_selected]
+        columns = {name: tuples.columns[name] for name in self.columns}
+        if not is_selected.all():
+            mask = pa.array(is_selected)
+            columns = {name: column.filter(mask) for name, column in columns.items()}
+            query_sets, times = query_sets[is_selected], times[is_selected]
         table = pa.table(columns) if columns else pa.table({_ALL_TUPLES: pa.nulls(len(query_sets))})
-        return Selected(self._stream, table, query_sets, int(times[is_selected].max()))
+        return Selected(self._stream, table, query_sets, self._held, int(times.max()))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braid.operators.predicates import query_set
+from braid.operators.selection.source import count_per_slot
 
 
 def bools(rows: int, slots: int, seed: int) -> query_set.Bools:
@@ -46,14 +47,14 @@ def test_slots_beyond_the_words_are_absent(rows: int, slots: int, seed: int) -> 
 @given(**sizes)
 def test_count_per_slot_counts_rows(rows: int, slots: int, seed: int) -> None:
     bits = bools(rows, slots, seed)
-    counts = query_set.count_per_slot(query_set.pack(bits, query_set.words_for(slots)))
+    counts = count_per_slot(query_set.pack(bits, query_set.words_for(slots)))
     assert counts[:slots].tolist() == bits.sum(axis=0).tolist()
     assert not counts[slots:].any()
 
 
-def test_count_per_slot_of_more_rows_than_it_takes_at_once() -> None:
+def test_count_per_slot_counts_each_row() -> None:
     packed = np.full((70_000, 4), 5, dtype=np.uint64)
-    counts = query_set.count_per_slot(packed)
+    counts = count_per_slot(packed)
     assert counts[counts > 0].tolist() == [70_000] * 8
     assert np.flatnonzero(counts).tolist() == [0, 2, 64, 66, 128, 130, 192, 194]
 
