@@ -31,7 +31,6 @@ from braid.session.sql.select import PlannedSelect, plan_statement
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import CreateQuery, Select
 from braid.session.sql.syntax import Node, walk
-from braid.sources.core.derived import is_derived
 from braid.sources.core.errors import BraidError, NotAllowed
 from braid.sources.core.schema import StreamDefinition
 
@@ -126,7 +125,7 @@ class Shapes:
             return _to_read_query(statement, plan_statement(statement, catalog, tables, limits))
         cut_text = cut(text)
         shape = self._shapes.get((limits, cut_text.around))
-        if shape is not None and catalog.get(shape.definition.name.lower()) is shape.definition:
+        if shape is not None and _find(catalog, shape.definition.name) == shape.definition:
             with suppress(BraidError, RecursionError):
                 reader = TreeReader(SqlText(text))
                 query = shape.filled([reader.number(number, 0) for number in cut_text.numbers])
@@ -155,9 +154,12 @@ class Shapes:
         query = planned.query
         if not isinstance(query, (Selection, Aggregation)) or query.lookups:  # tables change
             return
-        if select.named or select.union or select.source.select is not None or is_derived(query.stream):
+        is_implied = query.window is not None and select.source.window is None
+        if select.named or select.union or select.source.select is not None or is_implied:
             return
-        definition = catalog[select.source.stream.lower()]
+        definition = _find(catalog, select.source.stream)
+        if definition is None or definition.id != query.stream:
+            return
         scope = Scope(select.sql, select.source, definition)
         if len(self._shapes) >= self._most:
             self._shapes = {}
@@ -173,6 +175,11 @@ class Shapes:
             scope,
             query,
         )
+
+
+def _find(catalog: Mapping[str, StreamDefinition], name: str) -> StreamDefinition | None:
+    """Return a stream, or the rows of a query, whose names tell cases apart."""
+    return catalog.get(name) or catalog.get(name.lower())
 
 
 def _parse_query(text: str, limits: StatementLimits) -> CreateQuery | Select:

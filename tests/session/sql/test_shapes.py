@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from braid.operators.derived import Behind, derived_stream
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
 from braid.session.sql.statements import CreateQuery, Select
 from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.schema import StreamDefinition
 from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG, PURCHASES, define
 from tests.session.sql.test_sql_fuzz import SEEDS, WORDS
@@ -39,7 +41,24 @@ SHAPES = (
     "CREATE QUERY cheap WITH (connector = 'file', flush_rows = {}) AS SELECT user_id FROM purchases WHERE price < {};",
     "SELECT COUNT(*) AS n FROM TUMBLE(data => TABLE purchases, timecol => DESCRIPTOR(time),"
     " dur => INTERVAL '{}' SECOND) WHERE price > {}",
+    "SELECT gem_pack, MAX(n) AS m FROM revenue [RANGE 1 MINUTE] WHERE n > {} GROUP BY gem_pack",
+    "SELECT MAX(n) AS m FROM revenue WHERE n > {} GROUP BY window_start, window_end",
+    "SELECT n FROM revenue WHERE n > {} AND gem_pack <> {}",
+    "SELECT n FROM live WHERE n > {}",
+    "SELECT MAX(n) AS m FROM live [RANGE 1 MINUTE] WHERE n > {} HAVING COUNT(*) > 1",
 )
+
+
+def rows_of(name: str, query_id: str, sql: str) -> StreamDefinition:
+    return derived_stream(query_id, name, [Behind(query_id, plan_select(sql, CATALOG))])
+
+
+INNER = "SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY gem_pack"
+KNOWN = {
+    **CATALOG,
+    "revenue": rows_of("revenue", "q-1", INNER),
+    "live": rows_of("live", "q-2", f"{INNER} EMIT STREAM"),
+}
 
 
 def fresh(text: str) -> ReadQuery | str:
@@ -48,7 +67,7 @@ def fresh(text: str) -> ReadQuery | str:
         statement = parse_statement(text)
         if not isinstance(statement, (Select, CreateQuery)):
             return "not a query"
-        query = plan_select(statement, CATALOG)
+        query = plan_select(statement, KNOWN)
         return ReadQuery(getattr(statement, "name", None), query, getattr(statement, "sink", None))
     except BraidError as error:
         return refusal(error)
@@ -57,7 +76,7 @@ def fresh(text: str) -> ReadQuery | str:
 def by_shape(shapes: Shapes, text: str) -> ReadQuery | str:
     """Return what the shapes make of a text, or the refusal."""
     try:
-        return shapes.read(text, CATALOG)
+        return shapes.read(text, KNOWN)
     except BraidError as error:
         return "not a query" if "A query must be SELECT" in error.detail else refusal(error)
 
