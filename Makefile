@@ -17,7 +17,7 @@ define step
 endef
 
 .PHONY: chaos check help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
-	bench-control bench-kafka bench-push bench-replays soak first-mark picture drawing settings metrics clean
+	bench-control bench-kafka bench-push bench-replays bench-levels soak first-mark picture drawing settings metrics clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -110,6 +110,9 @@ bench-push: setup ## how many tuples a second pushes bring; ARGUMENTS="--format 
 
 bench-replays: setup ## what queries that start in the past take, and cost live ones; ARGUMENTS="--rows 5000000"
 	@$(PY) -m braid.bench_driver.programs.replays $(ARGUMENTS)
+
+bench-levels: setup ## what queries over queries take beside those over streams; ARGUMENTS="--rate 1000000"
+	@$(PY) -m braid.bench_driver.programs.levels $(ARGUMENTS)
 
 picture: setup ## take the picture of the page that the documents show
 	@$(PY) -m tests.page.picture
