@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from braid.operators.expressions import Column
 from braid.operators.queries import Query, query_from_json
 from braid.operators.query_parts import CHANGES, OP, WINDOW_END, WINDOW_START, Output
-from braid.operators.windows import Window, sliding
+from braid.operators.windows import RowWindow
 from braid.sources.core.derived import CONNECTOR
 from braid.sources.core.schema import TIMESTAMP, Field, StreamDefinition, StreamSchema
 from braid.sources.core.watermark_options import WatermarkOptions
@@ -99,23 +99,30 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
     return free
 
 
-def window_behind(definition: StreamDefinition) -> tuple[Window, frozenset[str], frozenset[str]] | None:
-    """Return the windows whose rows a derived stream has, and which of its columns are their starts and their ends.
+def window_behind(definition: StreamDefinition) -> RowWindow | None:
+    """Return the windows whose rows a derived stream has, with its columns that are their bounds.
 
     None where it has rows of other things, of sessions, or of different windows.
     """
     if definition.connector != CONNECTOR:
         return None
     queries = [each.query for each in behind(definition)]
-    (window, *others) = {sliding(query.window) for query in queries}
-    if others or window is None:
+    found = [query.row_window for query in queries]
+    first = found[0]
+    if first is None or any(each is None or each.window != first.window for each in found):
         return None
-    outputs = queries[0].outputs
     starts, ends = (
-        frozenset(column_name(o.name) for o in outputs if o.expression == Column(bound, TIMESTAMP))
-        for bound in (WINDOW_START, WINDOW_END)
+        frozenset.intersection(*(_places(query, bound) for query in queries)) for bound in ("starts", "ends")
     )
-    return window, starts, ends
+    names = [column_name(output.name) for output in queries[0].outputs]
+    return RowWindow(first.window, frozenset(names[at] for at in starts), frozenset(names[at] for at in ends))
+
+
+def _places(query: Query, bound: str) -> frozenset[int]:
+    """Return at which places the outputs of a query are ``starts`` or ``ends`` of the windows of its rows."""
+    columns = getattr(query.row_window, bound)
+    expressions = [output.expression for output in query.outputs]
+    return frozenset(at for at, e in enumerate(expressions) if isinstance(e, Column) and e.name in columns)
 
 
 def with_time(query: Query) -> Query:

@@ -27,10 +27,11 @@ from braid.operators.query_parts import (
     Output,
     input_json,
     lookups_from_json,
+    row_window_of,
     where_from_json,
     where_json,
 )
-from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, RowWindow, SessionWindow, Window, window_from_json
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Selection:
 
     ``stream`` is the stream's id, not its name. With ``lookups`` the columns are those of their tables, too. A query
     with a name in ``apart`` shares nothing with queries that have another, or none. ``event_time`` is the column of the
-    stream that is the event time of its rows, for who reads these.
+    stream that is the event time of its rows, for who reads these; ``row_window`` are the windows that rows of the
+    stream are of, if they are.
     """
 
     stream: str
@@ -48,6 +50,7 @@ class Selection:
     lookups: tuple[TupleJoin, ...] = ()
     apart: str = ""
     event_time: str = field(default="", compare=False)
+    row_window: RowWindow | None = field(default=None, compare=False)
 
     kind: ClassVar[str] = SELECTION
     alias: ClassVar[str] = ""
@@ -112,6 +115,7 @@ class Selection:
             "where": where_json(self.where),
             "outputs": [o.to_json() for o in self.outputs],
             **({"event_time": self.event_time} if self.event_time else {}),
+            **({"row_window": self.row_window.to_json()} if self.row_window is not None else {}),
             **input_json(self),
         }
 
@@ -150,6 +154,11 @@ class Aggregation:
     def has_sessions(self) -> bool:
         """Whether its windows are sessions."""
         return self.window.is_session
+
+    @property
+    def row_window(self) -> RowWindow | None:
+        """The windows that its rows are of; None for sessions."""
+        return row_window_of(self.window)
 
     @property
     def inputs(self) -> tuple[Aggregation]:
@@ -255,7 +264,8 @@ def query_from_json(value: dict[str, Any]) -> Query:
     apart = value.get("apart", "")
     if value["kind"] == "selection":
         lookups = lookups_from_json(value)
-        return Selection(value["stream"], where, outputs, lookups, apart, value.get("event_time", ""))
+        row_window = RowWindow.from_json(value["row_window"]) if "row_window" in value else None
+        return Selection(value["stream"], where, outputs, lookups, apart, value.get("event_time", ""), row_window)
     return Aggregation(
         stream=value["stream"],
         window=window_from_json(value["window"]),

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from braid.operators import expressions
 from braid.operators.expressions import Column, Expression, substituted
 from braid.operators.lookup.lookups import TupleJoin, tuple_join_from_json
+from braid.operators.windows import RowWindow, SessionWindow, Window, sliding
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, ColumnType
 
@@ -25,6 +26,12 @@ CHANGES = {"_op": VARCHAR, "_ptime": TIMESTAMP, "_ver": BIGINT}
 OP, PTIME, VER = CHANGES
 
 INSERT, RETRACT = "insert", "retract"
+
+
+def row_window_of(window: Window | SessionWindow) -> RowWindow | None:
+    """Return the windows that the rows of a windowed query are of; None for sessions."""
+    slides = sliding(window)
+    return None if slides is None else RowWindow(slides, frozenset({WINDOW_START}), frozenset({WINDOW_END}))
 
 
 @dataclass(frozen=True)

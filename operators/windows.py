@@ -115,6 +115,25 @@ class SessionWindow:
         return {"gap": self.gap_us}
 
 
+@dataclass(frozen=True)
+class RowWindow:
+    """The windows that rows are of, and the names of the columns that are their starts and their ends."""
+
+    window: Window
+    starts: frozenset[str]
+    ends: frozenset[str]
+
+    def to_json(self) -> list[Any]:
+        """Return ``[window, starts, ends]``."""
+        return [self.window.to_json(), sorted(self.starts), sorted(self.ends)]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> RowWindow:
+        """Read what :meth:`to_json` wrote."""
+        window, starts, ends = value
+        return cls(Window(*window), frozenset(starts), frozenset(ends))
+
+
 def sliding(window: Window | SessionWindow | None) -> Window | None:
     """Return a window that slides; None for sessions, and for none."""
     return window if isinstance(window, Window) else None

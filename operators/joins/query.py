@@ -17,10 +17,11 @@ from braid.operators.query_parts import (
     Output,
     input_json,
     lookups_from_json,
+    row_window_of,
     where_from_json,
     where_json,
 )
-from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
+from braid.operators.windows import EMIT_AFTER_WATERMARK, Emit, RowWindow, SessionWindow, Window, window_from_json
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class Join:
     emit: ClassVar[Emit] = EMIT_AFTER_WATERMARK
     keeps_extremes: ClassVar[bool] = False
     event_time: ClassVar[str] = ""
+
+    @property
+    def row_window(self) -> RowWindow | None:
+        """The windows that its rows are of; None for sessions."""
+        return row_window_of(self.window)
 
     @property
     def is_grouped(self) -> bool:

@@ -29,9 +29,9 @@ def with_implied_windows(select: Select, definitions: Mapping[int, StreamDefinit
         found = window_behind(definitions[number])
         if found is None:
             return select
-        inner, starts, ends = found
+        inner, ends = found.window, found.ends
         if inner.size_us == inner.slide_us:
-            ends |= starts  # of tumbling windows one says the other
+            ends |= found.starts  # of tumbling windows one says the other
         phase = (inner.offset_us + inner.size_us) % inner.slide_us
         shown = frozenset(shown_name(name).lower() for name in ends)
         ended.append((source, shown, Window(inner.slide_us, inner.slide_us, phase)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from braid.operators.derived import Behind, column_name, derived_stream, gives_changes, shown_name
+from braid.operators.derived import Behind, column_name, derived_stream, gives_changes, shown_name, window_behind
 from braid.operators.expressions import Column, Expression
 from braid.operators.functions.coercion import in_one_type
 from braid.operators.queries import Query, Selection
@@ -169,7 +169,8 @@ def all_of_stream(stream: StreamDefinition) -> Selection:
     schema = stream.schema
     fields = (field for field in schema.fields if field.name not in schema.hidden)
     outputs = tuple(Output(shown_name(f.name), Column(f.name, f.type)) for f in fields)
-    return Selection(stream.id, None, outputs, event_time=schema.event_time)
+    row_window = window_behind(stream)
+    return Selection(stream.id, None, outputs, event_time=schema.event_time, row_window=row_window)
 
 
 def _with_equal_types(select: Select, branches: Sequence[Select], queries: Sequence[Query]) -> list[Query]:

@@ -267,10 +267,9 @@ def _bounds_of(definition: Columns) -> dict[str, Column]:
     found = window_behind(definition) if isinstance(definition, StreamDefinition) else None
     if found is None:
         return {}
-    window, starts, ends = found
-    bounds = {shown_name(name).lower(): Column(WINDOW_END, TIMESTAMP) for name in ends}
-    if window.size_us == window.slide_us:
-        bounds |= {shown_name(name).lower(): Column(WINDOW_START, TIMESTAMP) for name in starts}
+    bounds = {shown_name(name).lower(): Column(WINDOW_END, TIMESTAMP) for name in found.ends}
+    if found.window.size_us == found.window.slide_us:
+        bounds |= {shown_name(name).lower(): Column(WINDOW_START, TIMESTAMP) for name in found.starts}
     return bounds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from braid.operators.derived import window_behind
 from braid.operators.expressions import Expression, all_of, conjuncts_of
 from braid.operators.functions.sql_text import sql_text
 from braid.operators.queries import Aggregation, Query, Selection
@@ -121,7 +122,14 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
             outputs.add(output_name(item, scope), binder.value(item.node), item.node.at)
     event_time = scope.stream.schema.event_time
     changes = change_outputs() if takes_changes(select, scope) else ()
-    return Selection(scope.stream.id, where, (*outputs.all(), *changes), scope.lookups, event_time=event_time)
+    return Selection(
+        scope.stream.id,
+        where,
+        (*outputs.all(), *changes),
+        scope.lookups,
+        event_time=event_time,
+        row_window=window_behind(scope.stream),
+    )
 
 
 def _check_emit(select: Select, stream: str) -> None:

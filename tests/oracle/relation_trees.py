@@ -22,7 +22,8 @@ EMITS = (
 class Relation:
     """What stands in FROM: ``sql`` without a name is a subquery.
 
-    ``duck`` is a table of DuckDB, ``period`` how far the ends of its windows are apart (seconds), None for selections;
+    ``duck`` is a table of DuckDB, ``period`` how far the ends of its windows are apart (seconds), None where its
+    rows do not say of which window they are;
     ``query`` is the name of the query, None for what is a subquery of others, or the stream. Where its rows are
     ``changes``, their sum is what DuckDB's table has.
     """
@@ -96,7 +97,11 @@ class Trees:
         select = f"SELECT k, v + {shift} AS v"
         where = f"WHERE MOD(v, {modulus}) <> 0"
         table = self._table(f"{select}, t FROM {inner.duck} {where}")
-        return Relation(f"{select} FROM {inner.named('a')} {where}", table, inner.level + 1, changes=inner.changes)
+        period = inner.period if self.draw.random() < 0.5 else None
+        if period is not None:
+            select = select.replace("SELECT", "SELECT window_start, window_end,")
+        sql = f"{select} FROM {inner.named('a')} {where}"
+        return Relation(sql, table, inner.level + 1, period, changes=inner.changes)
 
     def _aggregation(self) -> Relation:
         inner, slide = self._pick(), self.draw.choice([1, 2, 5, 10])

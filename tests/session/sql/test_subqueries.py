@@ -6,7 +6,7 @@ import pytest
 
 from braid.operators.derived import derived_stream, shown_name, window_behind
 from braid.operators.expressions import Column
-from braid.operators.queries import Aggregation, Selection
+from braid.operators.queries import Aggregation, Selection, query_from_json
 from braid.operators.windows import Window
 from braid.session.sql.select import PlannedSelect, plan_statement
 from braid.sources.core.errors import BraidError
@@ -93,6 +93,28 @@ def test_grouping_by_the_bounds_of_an_inner_window_means_that_window(named: str)
     assert [output.name for output in query.outputs] == ["window_start", "window_end", "m"]
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        f"SELECT * FROM ({INNER}) AS y WHERE n > 1",
+        f"SELECT window_end AS e, n FROM ({INNER}) AS y UNION ALL SELECT window_end, n FROM ({INNER}) AS z WHERE n < 5",
+        f"SELECT e, n FROM (SELECT n, window_end AS e FROM ({INNER}) AS y) AS z",
+    ],
+)
+def test_the_windows_of_rows_are_known_behind_selections_and_unions(between: str) -> None:
+    end = "e" if " e" in between else "window_end"
+    query, _ = plan(f"SELECT MAX(n) AS m FROM ({between}) AS x GROUP BY {end}")
+    assert query.window == Window(10 * SECOND, 10 * SECOND)
+    assert query_from_json(query.to_json()) == query
+
+
+def test_rows_of_different_windows_have_none_in_common() -> None:
+    other = INNER.replace("10 SECONDS", "5 SECONDS")
+    between = f"SELECT window_end AS e, n FROM ({INNER}) AS y UNION ALL SELECT window_end, n FROM ({other}) AS z"
+    with pytest.raises(BraidError, match="needs a window"):
+        plan(f"SELECT MAX(n) AS m FROM ({between}) AS x GROUP BY e")
+
+
 def test_bounds_of_hopping_windows_keep_their_starts() -> None:
     inner = "SELECT COUNT(*) AS n FROM purchases [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY gem_pack"
     query, _ = plan(
@@ -131,8 +153,7 @@ def test_a_derived_stream_knows_the_windows_of_its_rows() -> None:
     stream = derived_stream("q-1", "q", [Behind("q-1", plan_select(INNER, CATALOG))])
     found = window_behind(stream)
     assert found is not None
-    window, starts, ends = found
-    assert (window.size_us, starts, ends) == (10 * SECOND, {"window_start#"}, {"window_end#"})
+    assert (found.window.size_us, found.starts, found.ends) == (10 * SECOND, {"window_start#"}, {"window_end#"})
     assert stream.schema.event_time == "window_time"
     assert type(stream).from_json(stream.to_json()) == stream
 
