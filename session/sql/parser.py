@@ -30,12 +30,28 @@ _STATEMENTS = (
     " EXPLAIN, SELECT"
 )
 _REFUSED = {
-    "INSERT": "INSERT is not supported; push rows with POST /streams/{name}/events.",
-    "UPDATE": "UPDATE is not supported: streams are only appended to.",
-    "DELETE": "DELETE is not supported; write DROP QUERY to retire a query.",
+    "INSERT": "INSERT is not supported. Push rows of a stream with POST /streams/{name}/events or braid push; rows of a"
+    " static table stand in its file: change that, and write REFRESH TABLE name. What a query gives goes to a sink:"
+    " CREATE QUERY name WITH (connector = …) AS SELECT ….",
+    "UPDATE": "UPDATE is not supported: streams are only appended to. Change the file of a static table, and write"
+    " REFRESH TABLE name.",
+    "DELETE": "DELETE is not supported: streams are only appended to. Change the file of a static table, and write"
+    " REFRESH TABLE name; write DROP QUERY name to retire a query.",
     "ALTER": "ALTER is not supported; drop the object and create it again.",
     "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}.",
     "VALUES": "VALUES alone is no query. Join a stream with them: JOIN (VALUES (1), (2)) AS v (id) ON s.id = v.id.",
+}
+_VIEW = "write CREATE QUERY name AS SELECT …, which other queries read by its name"
+_NOT_CREATED = {
+    "SOURCE": "write CREATE STREAM name (column type, …) WITH (connector = …)",
+    "VIEW": _VIEW,
+    "MATERIALIZED": _VIEW,
+    "TEMPORARY": _VIEW,
+    "INDEX": "leave it out: queries over a stream share what they look for",
+    "FUNCTION": "write the expression out; docs/sql-reference.md lists the functions that there are",
+    "SINK": "write CREATE QUERY name WITH (connector = …) AS SELECT …",
+    "ALERT": "write the condition in HAVING, and have a sink call you: CREATE QUERY name WITH (connector = 'webhook',"
+    " url = …) AS SELECT …",
 }
 _DROPS: dict[str, Callable[[str, bool], DropStream | DropTable | DropQuery]] = {
     "STREAM": DropStream,
@@ -81,6 +97,10 @@ def _parse(cursor: BraidParser) -> Statement:
             return cursor.query()
         case "EXPLAIN":
             cursor.advance()
+            if cursor.at("FORMAT", "ANALYZE", "VERBOSE", "EXTENDED", "PLAN"):
+                raise cursor.not_allowed(
+                    "EXPLAIN is followed by a SELECT alone; GET /queries/{id}/plan says more of one that runs."
+                )
             return Explain(cursor.query())
         case "CREATE":
             cursor.advance()
@@ -122,12 +142,8 @@ def _parse_create(cursor: BraidParser) -> Statement:
         return CreateQuery(name, cursor.query(), sink, or_replace, start)
     if cursor.accept("TABLE"):
         return parse_create_table(cursor)
-    if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SOURCE"):
-        raise cursor.not_allowed(f"CREATE {cursor.word} is not supported; write CREATE QUERY name AS SELECT ….")
-    if cursor.at("SINK"):
-        raise cursor.not_allowed(
-            "CREATE SINK is not supported; write CREATE QUERY name WITH (connector = …) AS SELECT …."
-        )
+    if cursor.word in _NOT_CREATED:
+        raise cursor.not_allowed(f"CREATE {cursor.word} is not supported; {_NOT_CREATED[cursor.word]}.")
     raise cursor.unexpected("STREAM, TABLE or QUERY")
 
 

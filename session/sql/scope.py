@@ -22,6 +22,20 @@ MAX_NAMES = 50
 WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)
 
 
+# what names mean elsewhere, and what to write
+_NAMED_ELSEWHERE = (
+    (
+        {"current_timestamp", "current_date", "localtimestamp"},
+        " A query must give the same rows whenever it runs; compare with the event time or a constant.",
+    ),
+    (
+        {"wstart", "wend", "windowstart", "windowend", "w_start", "w_end"},
+        " The bounds of the window are called window_start and window_end.",
+    ),
+    ({"stream"}, " Write SELECT alone: every query goes on; EMIT STREAM at its end is for rows that change."),
+)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name closest to a mistyped one, empty when none is close."""
     by_lower = {k.lower(): k for k in known}
@@ -247,8 +261,8 @@ class Scope:
         hint = did_you_mean(name, names)
         if not hint and self.sql.text.startswith('"', at):
             hint = " A text stands in single quotes."
-        elif name.lower() in ("current_timestamp", "current_date", "localtimestamp"):
-            hint = " A query must give the same rows whenever it runs; compare with the event time or a constant."
+        else:
+            hint = hint or next((text for names_, text in _NAMED_ELSEWHERE if name.lower() in names_), "")
         raise self.sql.not_allowed(f"Column {name!r} does not exist; {self.description}.{hint}", at)
 
     def _not_in_from(self, qualifier: str, at: int) -> SqlNotAllowed:

@@ -229,6 +229,7 @@ class _SemiJoins:
     def _compare(self, value: Node, comparison: str, subquery: Node) -> None:
         inner = self._windowed(subquery.value)
         item = self._only_item(inner)
+        self._check_uncorrelated(inner, subquery.at)
         if inner.group_by or first_aggregate((item.node,)) is None:
             raise self._sql.not_allowed(
                 "A subquery that is compared must give one row a window: one aggregate without GROUP BY, such as"
@@ -255,6 +256,21 @@ class _SemiJoins:
         else:
             self._join(source, self._same_row(source))
             self._where.append(self._call(comparison, value, name))
+
+    def _check_uncorrelated(self, inner: Select, at: int) -> None:
+        own = {(s.alias or s.stream).lower() for s in (inner.source, *(j.source for j in inner.joins))}
+        named = (
+            {n.value[0].lower() for n in walk(inner.where) if n.kind == "name" and len(n.value) > 1}
+            if inner.where
+            else set()
+        )
+        if outer := sorted(named & self._outer_names - own):
+            raise self._sql.not_allowed(
+                f"A subquery that is compared has no columns of the outer row; this names {outer[0]!r}. Group it, and"
+                " join: FROM s [RANGE 8 SECONDS] AS a JOIN (SELECT k, AVG(x) AS mean FROM s [RANGE 8 SECONDS]"
+                " GROUP BY k) [RANGE 8 SECONDS] AS b ON a.k = b.k WHERE a.x > b.mean.",
+                at,
+            )
 
     # parts
 

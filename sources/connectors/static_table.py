@@ -81,7 +81,10 @@ def format_of(path: str) -> str:
 def validate_table(connector: str, format: str, options: Mapping[str, str]) -> None:
     """Check the options of a CREATE TABLE; NotAllowed says what is supported instead."""
     if connector != CONNECTOR:
-        raise NotAllowed(f"The connector of a table must be {CONNECTOR!r}; got {connector!r}.")
+        raise NotAllowed(
+            f"The connector of a table must be {CONNECTOR!r}; got {connector!r}. A table is a file whose rows streams"
+            " are joined with; write CREATE STREAM for rows that come."
+        )
     if format not in _OPTIONS:
         raise NotAllowed(f"The format of a table must be one of {', '.join(map(repr, FORMATS))}; got {format!r}.")
     if not options.get("path"):

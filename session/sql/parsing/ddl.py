@@ -44,7 +44,10 @@ def parse_create_table(cursor: BraidParser) -> CreateTable:
     columns = parse_columns(cursor, at, "a table")
     for column in columns.declarations:
         if column.lateness is not None:
-            raise cursor.not_allowed("Columns of a static table have no LATENESS; remove it.", column.lateness_at)
+            raise cursor.not_allowed(
+                "Columns of a static table have no LATENESS; remove it, or write CREATE STREAM for rows that come.",
+                column.lateness_at,
+            )
         if column.origin not in ("", "FROM"):
             noun = "expression" if column.expression is not None else column.origin
             raise cursor.not_allowed(f"Columns of a static table have no {noun}; remove it.", column.origin_at)

@@ -248,7 +248,10 @@ class ExpressionParser(Cursor):
         if this is not None and self.at("FILTER") and self.ahead() == "(":
             self._parse_filter(this)
         if self.at("OVER"):
-            raise self.not_allowed("OVER is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].")
+            raise self.not_allowed(
+                "OVER is not supported yet. An aggregate is over a window in FROM, as FROM s [RANGE 8 SECONDS]; to"
+                " compare each row with it, write WHERE x = (SELECT MAX(x) FROM s)."
+            )
         return this
 
     def _parse_filter(self, this: Expr) -> None:

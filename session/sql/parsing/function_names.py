@@ -109,11 +109,17 @@ _INSTEAD = {
     ),
     **dict.fromkeys(
         ("row_number", "rank", "dense_rank", "lag", "lead", "ntile"),
-        "This version has no window functions with OVER.",
+        "There is no OVER yet. The highest row of each window:"
+        " FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s).",
     ),
     **dict.fromkeys(
         ("now", "current_timestamp", "localtimestamp", "current_date", "proctime", "random", "rand", "uuid"),
         "A query must give the same rows whenever it runs; compare with the event time column or a constant.",
+    ),
+    **dict.fromkeys(("any", "some", "all"), "Write x IN (SELECT …) for = ANY, x NOT IN (SELECT …) for <> ALL."),
+    **dict.fromkeys(
+        ("rstream", "istream", "dstream"),
+        "Write EMIT STREAM at the end for changes; rows come once they are final else.",
     ),
     "log": "Write LN(x) for the natural logarithm, LOG10(x) for the common one.",
     **dict.fromkeys(("regexp", "regexp_matches", "similar_to"), "Write REGEXP_LIKE(text, pattern)."),
@@ -151,5 +157,7 @@ def unknown_function(name: str) -> str:
         return f"{name.upper()} is not supported. {_INSTEAD[lower]}"
     known = [*FUNCTION_NAMES, *AGGREGATES, "position", "extract"]
     close = difflib.get_close_matches(lower, known, n=1, cutoff=_MIN_SIMILARITY)
-    hint = f" Did you mean {close[0].upper()}?" if close else f" There are {', '.join(sorted(known))}."
+    hint = (
+        f" Did you mean {close[0].upper()}?" if close else " The page SQL reference (docs/sql-reference.md) lists all."
+    )
     return f"The function {name} does not exist.{hint}"

@@ -32,24 +32,35 @@ _REFUSED_JOINS = {
     "RIGHT": "RIGHT JOIN is not supported; swap the streams and write LEFT JOIN.",
     "FULL": "FULL JOIN is not supported yet; write LEFT JOIN or JOIN.",
     "CROSS": "CROSS JOIN is not supported: a join of streams needs equal columns. Write JOIN … ON a.x = b.x.",
+    "ASOF": "ASOF JOIN is not supported yet; for values that seldom change, join with a static table.",
     "NATURAL": "NATURAL JOIN is not supported; write JOIN … USING (column).",
     "OUTER": "Write LEFT OUTER JOIN; there is no other outer join.",
 }
 _REFUSED_CLAUSES = {
-    "ORDER": "ORDER BY is not supported: a stream has no end to sort at. Rows of windows come by the window's end.",
+    "ORDER": "ORDER BY is not supported yet. Rows of windows come by the window's end; sort those of one where you read"
+    " them. The highest row of each: FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s).",
     "LIMIT": "LIMIT is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
     "OFFSET": "OFFSET is not supported: read with ?after= instead.",
     "FETCH": "FETCH is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
-    "EXCEPT": "EXCEPT is not supported; write the condition in WHERE.",
-    "INTERSECT": "INTERSECT is not supported; write the condition in WHERE.",
+    "EXCEPT": "EXCEPT is not supported; write WHERE x NOT IN (SELECT …), over a window or a static table.",
+    "INTERSECT": "INTERSECT is not supported; write WHERE x IN (SELECT …), over a window or a static table.",
     "WINDOW": "WINDOW is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].",
-    "QUALIFY": "QUALIFY is not supported; write HAVING for a condition on aggregates.",
+    "QUALIFY": "QUALIFY is not supported, as there is no OVER yet. The highest row of each window:"
+    " FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s). Write HAVING for a condition on aggregates.",
+    "TRIGGER": "TRIGGER is not supported; EMIT at the end says when rows come: EMIT STREAM for every change.",
+    "MATCH_RECOGNIZE": "MATCH_RECOGNIZE is not supported; [SESSION 5 SECONDS] brings rows together that follow soon.",
+    "TABLESAMPLE": "TABLESAMPLE is not supported; a tenth of the rows: WHERE MOD(id, 10) = 0.",
+    "PIVOT": "PIVOT is not supported; write an aggregate a column: COUNT_IF(x = 1), SUM(y) FILTER (WHERE x = 1).",
+    "FOR": "FOR SYSTEM_TIME AS OF is not supported yet; a join with a static table has its rows as they are.",
     **dict.fromkeys(("SIMILAR", "RLIKE", "REGEXP", "GLOB"), "Write REGEXP_LIKE(text, pattern)."),
 }
 
 
 MAX_DEPTH = 16
 """How deep subqueries may be nested."""
+
+# which words follow an input, and so are no alias of it unless AS stands before them
+_FOLLOWING = frozenset({*_REFUSED_JOINS, *_REFUSED_CLAUSES})
 
 _OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
 
@@ -194,6 +205,8 @@ class BraidParser(ExpressionParser):
     def _parse_expression(self) -> Expr:
         start = self.start
         star = self._parse_star_item()
+        if star and self.at("EXCEPT", "EXCLUDE", "REPLACE"):
+            raise self.not_allowed(f"* {self.word} is not supported; list the columns.")
         this = star or self._parse_disjunction()
         if this is None:
             raise self.unexpected("an expression")
@@ -217,9 +230,14 @@ class BraidParser(ExpressionParser):
         return this if alias is None else exp.Alias(this=this, alias=exp.Identifier(this=alias))
 
     def _optional_name(self, expected: str) -> str | None:
+        if self.at("AS") and self.ahead() == "OF":
+            raise self.not_allowed(
+                "AS OF is not supported: a query reads what comes. One that is to begin in the past says so:"
+                " CREATE QUERY name WITH (start = '-1 hour') AS SELECT …."
+            )
         if self.accept("AS"):
             return self.name(expected)
-        if self.kind == "quoted" or (self.kind == "word" and self.word not in RESERVED):
+        if self.kind == "quoted" or (self.kind == "word" and self.word not in RESERVED | _FOLLOWING):
             return self.name(expected)
         return None
 

@@ -40,7 +40,12 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPACE = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _BAD_IN_TEXTS = re.compile("[\ud800-\udfff\0]")
-_HINTS = {"~": "write REGEXP_LIKE(text, pattern)", "^": "write POWER(x, y)"}
+_HINTS = {
+    "~": "write REGEXP_LIKE(text, pattern)",
+    "^": "write POWER(x, y)",
+    "?": "statements have no parameters, so write the value",
+    "$": "write a text in single quotes",
+}
 _UNFINISHED = {"'": "text", '"': "quoted name", "`": "quoted name"}
 
 SYMBOLS = frozenset(

@@ -56,6 +56,11 @@ def parse_range(cursor: Cursor) -> Window | SessionWindow:
     if cursor.at("ROWS"):
         raise cursor.not_allowed(f"Windows of a number of rows are not supported. {_KNOWN_WINDOWS}.")
     cursor.expect("RANGE", "or SESSION (as in [RANGE 8 SECONDS SLIDE 4 SECONDS] and [SESSION 5 SECONDS])")
+    if cursor.at("UNBOUNDED"):
+        raise cursor.not_allowed(
+            "[RANGE UNBOUNDED] is not supported yet; write [RANGE 36500 DAYS] for one window over all of a stream that"
+            " ends."
+        )
     size = slide = parse_duration(cursor, "the size of the window")
     if cursor.at("]") and cursor.ahead() == "[" and cursor.ahead(2) in ("SLIDE", "SLICE"):
         cursor.advance()
