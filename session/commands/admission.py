@@ -12,12 +12,11 @@ from itertools import islice
 
 from braid.operators.queries import lookups_of
 from braid.session.commands.query_requests import PlannedQuery
-from braid.session.state.catalog import Catalog
+from braid.session.state.catalog import Catalog, is_hidden
 from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.session_state import SessionState
 from braid.sources.connectors.static_table import INLINE
-from braid.sources.core.derived import is_derived
 from braid.sources.core.errors import Conflict, Overloaded, UnknownObject
 from braid.sources.core.names import name_key
 from braid.sources.core.replays import origin_of
@@ -79,7 +78,7 @@ def check_new_queries(
             )
     _check_names(state, planned, replaced)
     for stream_id, name in {stream_id: name for p in planned for stream_id, name in p.streams.items()}.items():
-        if state.catalog.by_id(stream_id) is None and not is_derived(stream_id):
+        if state.catalog.by_id(stream_id) is None and not is_hidden(stream_id):
             raise UnknownObject(f"Stream {name!r} was just dropped. Create it again, or name another.", stream=name)
     for table in {version.definition.id: version.definition for p in planned for version in p.tables}.values():
         if table.format == INLINE:

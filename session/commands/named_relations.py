@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from braid.operators.derived import Behind, derived_stream
 from braid.session.state.query_record import QueryRecord, full_name
 from braid.session.state.session_state import SessionState
+from braid.sources.connectors.one_row import is_one_row, one_row_stream
 from braid.sources.core.derived import queries_behind
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import StreamDefinition
@@ -53,7 +54,9 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         return len(self._streams)
 
     def name_of(self, stream_id: str) -> str:
-        """Return what people call a derived stream."""
+        """Return what people call a derived stream, or that of one row."""
+        if is_one_row(stream_id):
+            return one_row_stream(stream_id).name
         names = [self._named(query_id) for query_id in queries_behind(stream_id)]
         return " and ".join(names)
 

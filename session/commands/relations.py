@@ -16,6 +16,7 @@ from braid.session.commands.starts import starts_now
 from braid.session.state.query_record import QueryRecord, subquery_key
 from braid.session.state.session_state import SessionState
 from braid.session.state.sharing import shared_dict
+from braid.sources.connectors.one_row import is_one_row, one_row_stream
 from braid.sources.core.derived import all_behind, derived_id, is_derived, queries_behind
 from braid.sources.core.errors import Conflict, NotAllowed
 
@@ -80,6 +81,8 @@ class Resolution:
         stream = self.state.catalog.by_id(stream_id)
         if stream is not None:
             return stream.definition.name
+        if is_one_row(stream_id):
+            return one_row_stream(stream_id).name
         return " and ".join(self._called(query_id) for query_id in queries_behind(stream_id))
 
     def _called(self, query_id: str) -> str:

@@ -16,6 +16,7 @@ from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.query_table import QueryTable
 from braid.session.state.sharing import shared_dict
+from braid.sources.connectors.one_row import is_one_row, one_row_id
 from braid.sources.connectors.registry import begins_at_the_earliest
 from braid.sources.core.derived import is_derived, queries_behind
 from braid.sources.core.errors import BraidError, NotAllowed
@@ -97,6 +98,9 @@ def place(
     replays: dict[str, str] = {}
     sees_after: dict[str, int] = {}
     for stream_id in record.query.streams:
+        if is_one_row(stream_id):
+            replays[stream_id] = one_row_id(record.id)
+            continue
         if is_derived(stream_id):
             if start is not None and not start.is_now and not _is_of_subqueries(stream_id, queries):
                 reads = pending.setdefault(stream_id, replay_id(stream_id, record.id))
@@ -144,6 +148,8 @@ def starts_now(query: Query, start: Start | None, catalog: Catalog) -> bool:
     """Whether a query that starts so sees only what comes next of all its streams."""
     for stream_id in query.streams:
         stream = catalog.by_id(stream_id)
+        if is_one_row(stream_id):
+            return False
         if is_derived(stream_id) or stream is None:
             continue
         if not (default_start(stream.definition) if start is None else start).is_now:

@@ -12,6 +12,7 @@ from braid.operators.lookup.lookups import Lookup, Refreshed, rows_at_first
 from braid.operators.queries import Query, joins_by_input, lookups_among, lookups_of
 from braid.session.state.catalog import Catalog
 from braid.session.state.session_state import SessionState
+from braid.sources.connectors.one_row import is_one_row
 from braid.sources.connectors.static_table import TableDefinition, TableReader, TableVersion
 from braid.sources.core.errors import NotAllowed, NotReady
 from braid.sources.core.storage import Storage
@@ -142,6 +143,7 @@ def inputs_with_new_rows(
     return {
         tuple(map(refreshed.current, lookups)): query_id
         for query, query_id in queries
+        if not any(map(is_one_row, query.streams))  # all rows of a table are joined with one
         for lookups in map(lookups_among, joins_by_input(query))
         if any(map(is_new, lookups))
     }

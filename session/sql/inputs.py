@@ -12,10 +12,15 @@ from braid.session.sql.inline_tables import inline_table
 from braid.session.sql.relations import Relations
 from braid.session.sql.scope import JoinedTable, check_descriptor, did_you_mean, listed
 from braid.session.sql.statements import UNNEST, JoinedSource, Select, Unnested, WindowedSource
+from braid.sources.connectors.one_row import one_row_id, one_row_stream
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.schema import Schema, StreamDefinition
 
 _MAX_NAMES = 20
+
+
+ONE_ROW = "one row"
+"""What the hidden stream is called that a query over static tables alone reads."""
 
 
 class KnownTables(Protocol):
@@ -162,6 +167,8 @@ def is_table(source: WindowedSource, catalog: Relations, tables: KnownTables) ->
 def find_input(
     select: Select, source: WindowedSource, catalog: Relations, tables: KnownTables
 ) -> StreamDefinition | TableVersion:
+    if source.is_hidden and source.stream == ONE_ROW:
+        return one_row_stream(one_row_id(""))
     rows = source.inline or catalog.inline(source.select or source.stream)
     if rows is not None:
         table = inline_table(select.sql, source, rows)

@@ -28,6 +28,8 @@ from braid.session.sql.relations import Relations
 from braid.session.sql.scope import Columns, JoinedTable, Scope, column_of
 from braid.session.sql.statements import UNNEST, JoinedSource, Select
 from braid.session.sql.syntax import Node, conjuncts, walk
+from braid.session.sql.tables_alone import over_one_row
+from braid.sources.connectors.one_row import is_one_row
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.schema import Schema
 
@@ -37,6 +39,9 @@ MAX_TABLES = 10
 def with_lookups(select: Select, catalog: Relations, tables: KnownTables) -> tuple[Select, list[Scope]]:
     """Return a SELECT over its streams only, and what names mean in each of them; SqlNotAllowed says what is wrong."""
     inputs = inputs_of(select, catalog, tables)
+    if isinstance(inputs[0].definition, TableVersion) and not any(input_.is_stream for input_ in inputs):
+        select = over_one_row(select, inputs[0])
+        inputs = inputs_of(select, catalog, tables)
     select = with_implied_windows(select, {each.number: each.stream for each in inputs if each.is_stream})
     for input_, joined in zip(inputs, (JoinedSource(select.source), *select.joins), strict=True):
         input_.joined = joined
@@ -88,7 +93,7 @@ class _Lookups:
         tables = [input_ for input_ in self._inputs if not input_.is_stream]
         if not streams:
             raise self._select.sql.not_allowed(
-                "A query needs a stream, and FROM names static tables only. Add a stream.", self._select.source.at
+                "A query needs a stream or a static table; UNNEST has none.", self._select.source.at
             )
         if len(tables) > MAX_TABLES:
             raise self._select.sql.not_allowed(
@@ -243,7 +248,7 @@ class _Lookups:
             return
         rows_of_key = _max_matches(table.version, lookup)
         matches = max(1, rows_of_key) * (1 if lookup.keeps else host.matches)
-        if matches > MAX_MATCHES:
+        if matches > MAX_MATCHES and not is_one_row(host.stream.id):
             raise self._select.sql.not_allowed(
                 f"A row of a stream may be joined with at most {MAX_MATCHES} rows of tables; {rows_of_key} rows of"
                 f" {definition.name} have one key, which makes {matches}. Compare more columns.",

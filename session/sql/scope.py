@@ -173,7 +173,8 @@ class Scope:
     @property
     def description(self) -> str:
         """The columns of the stream and of each of its tables, for messages."""
-        schemas = [(self.name, self.definition.schema), *((table.alias, table.schema) for table in self._tables)]
+        own = [] if self.is_hidden else [(self.name, self.definition.schema)]
+        schemas = [*own, *((table.alias, table.schema) for table in self._tables)]
         return ", ".join(
             f"{name} has {listed(list(map(shown_name, schema.names)), MAX_NAMES)}" for name, schema in schemas
         )

@@ -44,6 +44,11 @@ def walk(node: Node) -> Iterator[Node]:
         pending.extend(reversed(current.children))
 
 
+def call_node(function: str, *children: Node) -> Node:
+    """Return a call of a function that stands where its first argument does."""
+    return Node("call", children[0].at, function, children)
+
+
 def conjuncts(node: Node) -> Iterator[Node]:
     """Yield the parts of the top-level AND."""
     if node.kind == "call" and node.value == "and":

@@ -18,7 +18,7 @@ from braid.session.sql.inputs import KnownTables, find_input, is_table
 from braid.session.sql.relations import Relations
 from braid.session.sql.semi_joins import SUBQUERY_NODE, has_subqueries
 from braid.session.sql.statements import JoinedSource, Select
-from braid.session.sql.syntax import Node, conjuncts, walk
+from braid.session.sql.syntax import Node, call_node, conjuncts, walk
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.schema import INT
 
@@ -104,11 +104,11 @@ class _Lookup:
             if len(self._inner.items) != 1 or self._inner.items[0].node.kind == "star":
                 raise self._sql.not_allowed("A subquery in WHERE gives one column, by its name.", self._at)
             member = self._qualified(self._inner.items[0].node)
-        equal = _call("=", value, member)
+        equal = call_node("=", value, member)
         if not negated:
             return [self._join(SEMI, 0, equal)]
-        has_null = _call("=", _always(value), _where_null(member))
-        has_row = _call("=", _where_null(value), _always(member))
+        has_null = call_node("=", always(value), _where_null(member))
+        has_row = call_node("=", _where_null(value), always(member))
         return [self._join(ANTI, number, on) for number, on in enumerate((equal, has_null, has_row))]
 
     def _exists(self) -> Node:
@@ -117,16 +117,16 @@ class _Lookup:
             sides = sorted(node.children, key=lambda side: self._alias in _names(side))
             if node.value == "=" and self._alias not in _names(sides[0]) and _names(sides[1]) == {self._alias}:
                 self._correlated.remove(node)
-                return _call("=", *sides)
-        return _call("=", _always(self._outer), _always(self._first))
+                return call_node("=", *sides)
+        return call_node("=", always(self._outer), always(self._first))
 
     def _join(self, keeps: str, number: int, equal: Node) -> JoinedSource:
         """Return a lookup by an equality whose right side is of the table; rows that WHERE excludes have no key."""
         outer, key = equal.children
         if self._own:
-            key = _call("case", _all(self._own), key, Node("literal", self._at, UNTYPED_NULL))
+            key = call_node("case", _all(self._own), key, Node("literal", self._at, UNTYPED_NULL))
         alias = f"{self._alias}{' again' * number}"
-        on = _all([_call("=", outer, key), *self._correlated])
+        on = _all([call_node("=", outer, key), *self._correlated])
         source = replace(self._inner.source, at=self._at, alias=alias, is_hidden=True)
         return JoinedSource(source, on=_realiased(on, self._alias, alias), keeps=keeps)
 
@@ -141,14 +141,14 @@ class _Lookup:
         return replace(node, children=tuple(map(self._qualified, node.children)))
 
 
-def _always(node: Node) -> Node:
-    """Return 0 as an expression over the columns of another one."""
-    return _call("case", _call("is_null", node), _zero(node), _zero(node))
+def always(node: Node) -> Node:
+    """Return 0 as an expression over the columns of another one: with it, each row has a key."""
+    return call_node("case", call_node("is_null", node), _zero(node), _zero(node))
 
 
 def _where_null(node: Node) -> Node:
     """Return 0 where an expression is NULL, else NULL."""
-    return _call("case", _call("is_null", node), _zero(node), Node("literal", node.at, UNTYPED_NULL))
+    return call_node("case", call_node("is_null", node), _zero(node), Node("literal", node.at, UNTYPED_NULL))
 
 
 def _names(node: Node) -> set[str]:
@@ -166,8 +166,4 @@ def _zero(node: Node) -> Node:
 
 
 def _all(nodes: Sequence[Node]) -> Node:
-    return nodes[0] if len(nodes) == 1 else _call("and", *nodes)
-
-
-def _call(function: str, *children: Node) -> Node:
-    return Node("call", children[0].at, function, children)
+    return nodes[0] if len(nodes) == 1 else call_node("and", *nodes)

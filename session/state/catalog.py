@@ -11,6 +11,7 @@ from braid.operators.lookup.lookups import Refreshed
 from braid.operators.queries import Query, lookups_of
 from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.times import rfc3339
+from braid.sources.connectors.one_row import is_one_row, one_row_stream
 from braid.sources.core.derived import all_behind, is_derived, queries_behind
 from braid.sources.core.errors import UnknownObject
 from braid.sources.core.names import name_key
@@ -19,8 +20,8 @@ from braid.sources.core.schema import StreamDefinition
 
 
 def is_hidden(stream_id: str) -> bool:
-    """Whether a stream is there for queries alone: a replay, or the rows of queries."""
-    return is_replay(stream_id) or is_derived(stream_id)
+    """Whether a stream is there for queries alone: a replay, the rows of queries, or one row for static tables."""
+    return is_replay(stream_id) or is_derived(stream_id) or is_one_row(stream_id)
 
 
 class Catalog(Mapping[str, StreamDefinition]):
@@ -107,7 +108,7 @@ class Catalog(Mapping[str, StreamDefinition]):
                 if is_replay(each):
                     definition = replace(self._by_id[origin_of(each)].definition, id=each)
                 else:
-                    definition = rows_of(each)
+                    definition = one_row_stream(each) if is_one_row(each) else rows_of(each)
                 self.add(StreamState(definition))
                 begun.append(definition)
         return begun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from braid.sources.core.derived import is_derived
+from braid.session.state.catalog import is_hidden
 from braid.sources.core.replays import is_replay, origin_of
 from braid.sources.core.schema import StreamDefinition
 
@@ -35,7 +35,7 @@ class PendingChanges:
     def urgent(self) -> bool:
         """Whether a changelog must be cut at once: pushes need a stream as soon as it is declared."""
         created_or_dropped = (*self.streams_created, *self.streams_dropped)
-        return bool(self.raised) or not all(is_replay(each) or is_derived(each) for each in created_or_dropped)
+        return bool(self.raised) or not all(map(is_hidden, created_or_dropped))
 
     @property
     def replays(self) -> dict[str, StreamDefinition]:

@@ -27,9 +27,9 @@ import orjson
 from braid.operators.live_queries import UNGROUPED, seen_after
 from braid.operators.queries import Query, query_from_json
 from braid.router.deployment import Deployment, EventTimes
+from braid.session.state.catalog import is_hidden
 from braid.session.state.sharing import shared, shared_dict
 from braid.session.state.times import rfc3339
-from braid.sources.core.derived import is_derived
 from braid.sources.core.latency import latency_us
 from braid.sources.core.names import composed
 from braid.sources.core.replays import is_replay, origin_of, query_of
@@ -138,9 +138,9 @@ class QueryRecord:
 
     @property
     def hidden_streams(self) -> tuple[str, ...]:
-        """The streams that are there for those that read them: replays, and rows of queries."""
+        """The streams that are there for those that read them."""
         read = (each for stream in self.query.streams for each in (stream, origin_of(stream)))
-        return tuple(dict.fromkeys(each for each in read if is_replay(each) or is_derived(each)))
+        return tuple(dict.fromkeys(each for each in read if is_hidden(each)))
 
     @property
     def ttl_due_us(self) -> int | None:

@@ -16,6 +16,8 @@ from braid.sources.connectors.kafka.connector import KafkaConnector
 from braid.sources.connectors.kafka.connector import validate_options as validate_kafka
 from braid.sources.connectors.kafka.formats import FORMATS as KAFKA_FORMATS
 from braid.sources.connectors.kafka.options import EARLIEST as KAFKA_EARLIEST
+from braid.sources.connectors.one_row import CONNECTOR as ONE_ROW
+from braid.sources.connectors.one_row import OneRowConnector
 from braid.sources.connectors.push import PushConnector, check_local
 from braid.sources.core.confinement import OPEN, Confinement
 from braid.sources.core.errors import NotAllowed
@@ -101,6 +103,10 @@ CONNECTORS: dict[str, ConnectorKind] = {
         keeps_arrival=True,
     ),
 }
+# what no CREATE STREAM can name
+_HIDDEN = {
+    ONE_ROW: ConnectorKind((), lambda _: None, lambda *_: OneRowConnector(), begins_at_the_earliest=lambda _: True)
+}
 
 
 def validate_definition(
@@ -163,7 +169,7 @@ def begins_at_the_earliest(definition: StreamDefinition) -> bool:
 
 
 def _kind(connector: str) -> ConnectorKind:
-    kind = CONNECTORS.get(connector)
+    kind = CONNECTORS.get(connector) or _HIDDEN.get(connector)
     if kind is None:
         raise NotAllowed(f"The connector must be one of {', '.join(map(repr, CONNECTORS))}; got {connector!r}.")
     return kind

@@ -9,6 +9,7 @@ import pytest
 from braid.operators.joins.query import Join
 from braid.operators.lookup.lookups import Lookup
 from braid.operators.queries import Aggregation, Query, Selection, query_from_json
+from braid.sources.connectors.one_row import is_one_row
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.errors import SqlNotAllowed
 from tests.kit.plans import plan_select
@@ -58,6 +59,22 @@ def test_a_subquery_over_a_table_looks_each_row_up(items: str, window: str, wher
     query = planned(f"SELECT {items} FROM purchases {window} AS p WHERE {where}")
     (source,) = query.inputs
     assert described([lookup for lookup in source.lookups if isinstance(lookup, Lookup)]) == lookups
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM packs",
+        "SELECT k.name, b.label FROM packs AS k LEFT JOIN brands AS b USING (brand)",
+        "SELECT a FROM (VALUES (1), (2)) AS v (a)",
+        "SELECT pack FROM many",
+    ],
+)
+def test_tables_alone_are_joined_with_a_stream_of_one_row(sql: str) -> None:
+    query = planned(sql)
+    assert isinstance(query, Selection)
+    assert is_one_row(query.stream)
+    assert not any("row_time" in str(output.expression) for output in query.outputs)
 
 
 def test_not_in_of_a_table_is_three_anti_joins() -> None:
@@ -180,7 +197,9 @@ def test_queries_with_other_rows_of_a_table_have_another_input() -> None:
 @pytest.mark.parametrize(
     ("marked", "message"),
     [
-        ("SELECT name FROM ^packs", "A query needs a stream"),
+        ("^SELECT COUNT(*) AS n FROM packs", "FROM (SELECT * FROM packs) AS t [RANGE 1 DAY]"),
+        ("SELECT name FROM packs, ^brands", "'brands' is not compared with any"),
+        ("SELECT name FROM packs ^[RANGE 1 DAY]", "remove its window"),
         ("SELECT price FROM purchases p, ^packs k", "'k' is not compared with any"),
         ("SELECT price FROM purchases p JOIN ^packs k ON p.pack < k.pack", "'k' is not compared with any"),
         ("SELECT price FROM ^packs k LEFT JOIN purchases p ON p.pack = k.pack", "cannot be on the left of a LEFT JOIN"),
