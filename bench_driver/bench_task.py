@@ -150,7 +150,7 @@ def measure_task(task: Task, options: Options, tell: Tell) -> Row:
     with contextlib.ExitStack() as stack:
         queues = {
             stream.name: stack.enter_context(
-                QueueProcess(stream.name, stream.dataset, stream.options, options.seed + place)
+                QueueProcess(stream.name, stream.dataset, stream.options, options.seed + place, stream.share)
             )
             for place, stream in enumerate(workload.streams)
         }

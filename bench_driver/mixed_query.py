@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from braid.bench_driver.nexmark_query import NexmarkQuery
 from braid.bench_driver.query_spec import QuerySpec, WindowSpec
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max", "stddev_samp", "count_distinct")
@@ -113,5 +114,5 @@ class MixedQuery:
         )
 
 
-Query = QuerySpec | MixedQuery
+Query = QuerySpec | MixedQuery | NexmarkQuery
 """A query of any workload."""

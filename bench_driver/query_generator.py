@@ -14,6 +14,7 @@ from typing import Any
 
 from braid.bench_driver.mixed_queries import VOCABULARIES, draw_mixed
 from braid.bench_driver.mixed_query import MixedQuery, Query
+from braid.bench_driver.nexmark_query import NexmarkQuery
 from braid.bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
 from braid.bench_driver.queues.datasets import SHOP_BOUNDS
 from braid.bench_driver.similarity import draw_pattern, draw_similar
@@ -271,6 +272,12 @@ def _mixed(workload: Workload, rng: random.Random) -> Draw:
     return draw
 
 
+def _nexmark(workload: Workload, _: random.Random) -> Draw:
+    """NEXMark's queries of the numbers `queries`, in turns."""
+    turns = itertools.cycle([NexmarkQuery(number) for number in workload.options["queries"]])
+    return lambda: next(turns)
+
+
 _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "rovio-aggregation": _rovio_aggregation,
     "rovio-join": _rovio_join,
@@ -282,6 +289,7 @@ _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "n-way": _n_way,
     "ring": _ring,
     "mixed": _mixed,
+    "nexmark": _nexmark,
 }
 
 

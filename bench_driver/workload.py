@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from braid.bench_driver.queues.schedule import Share
+
 FOLDER = Path(__file__).parent / "workloads"
 SHAPES = ("sustainable", "churn", "fluctuating")
 TEMPLATES = (
@@ -21,16 +23,18 @@ TEMPLATES = (
     "n-way",
     "ring",
     "mixed",
+    "nexmark",
 )
 
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """A generated stream: its name in SQL, and what `queues/datasets.py` makes up for it."""
+    """A generated stream: its name in SQL, what `queues/datasets.py` makes up for it, and its share of the rate."""
 
     name: str
     dataset: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    share: Share = field(default_factory=Share)
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,13 @@ class StartRate:
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload; rates in tuples a second and stream.
+    """A workload; rates in tuples a second and stream, or of all streams where each has a share of them.
 
     `shape` says what is measured: the sustainable throughput; the same while queries come and go; or latency while the
     rate goes through `profile`, shares of the sustainable throughput. `counts` are the numbers of queries measured
-    unless the command says otherwise; of a churn workload, which states none, those of its churns. `options` belong to
-    the query generator that `template` names. `tables` are static tables that the queries may join with. The search
-    begins with `start_rate`, or with the one of `start_rates` for so many queries.
+    unless the command says otherwise; of a churn workload, which states none, those of its churns, of NEXMark each of
+    its `queries` once. `options` belong to the query generator that `template` names. `tables` are static tables that
+    the queries may join with. The search begins with `start_rate`, or with that of `start_rates` for so many queries.
     """
 
     name: str
@@ -142,10 +146,11 @@ def load_workload(name: str) -> Workload:
     if file not in list_workloads():
         raise ValueError(f"there is no workload {file!r}; there are {', '.join(list_workloads())}")
     try:
-        workload = parse_workload(name, tomllib.loads(path.read_text(encoding="utf-8")))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        workload = parse_workload(name, document)
     except (TypeError, KeyError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{path.name} does not describe a workload: {error}") from error
-    return replace(workload, options={**workload.options, **_options(workload, changes)})
+    return parse_workload(name, {**document, "queries": {**document["queries"], **_options(workload, changes)}})
 
 
 def _options(workload: Workload, changes: Sequence[str]) -> dict[str, Any]:
@@ -164,7 +169,7 @@ def _options(workload: Workload, changes: Sequence[str]) -> dict[str, Any]:
 def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:
     """Return the workload that a parsed file describes.
 
-    An entry of `streams` has a `name`, or `names` for several streams alike.
+    An entry of `streams` has a `name`, or `names` for several streams alike, and may have a `share`: `[3, 50]`.
     """
     rest = dict(document)
     queries = dict(rest.pop("queries"))
@@ -174,7 +179,7 @@ def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:
         name=name,
         streams=tuple(stream for entry in rest.pop("streams") for stream in _streams(dict(entry))),
         template=queries.pop("template"),
-        counts=tuple(queries.pop("counts", [churn.queries for churn in churns])),
+        counts=tuple(queries.pop("counts", [churn.queries for churn in churns] or [len(queries.get("queries", ()))])),
         ramps=tuple(Ramp(**ramp) for ramp in queries.pop("ramps", ())),
         churns=churns,
         options=queries,
@@ -190,5 +195,5 @@ def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:
 
 def _streams(entry: dict[str, Any]) -> list[StreamSpec]:
     names = entry.pop("names") if "names" in entry else [entry.pop("name")]
-    dataset = entry.pop("dataset")
-    return [StreamSpec(name, dataset, entry) for name in names]
+    dataset, share = entry.pop("dataset"), Share(*entry.pop("share", ()))
+    return [StreamSpec(name, dataset, entry, share) for name in names]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from braid.bench_driver.dialects import common
 from braid.bench_driver.mixed_query import MixedQuery, Query, SessionSpec
+from braid.bench_driver.nexmark_query import BRAID, NexmarkQuery
 from braid.bench_driver.query_spec import ColumnRef, WindowSpec
 
 
@@ -13,6 +14,8 @@ def query_sql(spec: Query, probe: bool) -> str:
     """Return the query; a probe also gives the event times of definition 3."""
     if isinstance(spec, MixedQuery):
         return _mixed_sql(spec, probe)
+    if isinstance(spec, NexmarkQuery):
+        return spec.sql(BRAID, probe)
 
     def name(column: ColumnRef) -> str:
         return f"{column.stream}.{column.column}" if spec.is_join else column.column
@@ -53,14 +56,12 @@ def table_sql(name: str, columns: Sequence[tuple[str, str]], path: str) -> str:
 def stream_sql(name: str, columns: Sequence[tuple[str, str]], location: str, path: str) -> str:
     """Return the statement that declares a stream, never late, which Braid pulls from a queue of the driver.
 
-    `columns` are pairs of name and SQL type; the one called `time` is the event time.
+    `columns` are pairs of name and SQL type; the last is the event time.
     """
-    declared = ", ".join(
-        f"{column} {kind}" + (" LATENESS INTERVAL '0' SECOND" if column == common.TIME else "")
-        for column, kind in columns
-    )
+    (time, time_type) = columns[-1]
+    declared = ", ".join(f"{column} {kind}" for column, kind in columns[:-1])
     options = f"connector = 'flight', location = {common.text(location)}, path = {common.text(path)}"
-    return f"CREATE STREAM {name} ({declared}) WITH ({options})"
+    return f"CREATE STREAM {name} ({declared}, {time} {time_type} LATENESS INTERVAL '0' SECOND) WITH ({options})"
 
 
 def _range(window: WindowSpec) -> str:

@@ -79,8 +79,10 @@ class _Run:
             raise ValueError(f"there must be queries, and a queue of every stream; {sorted(missing)} have none")
         self._locations = {name: queue.location for name, queue in queues.items()}
         self._rig = steps.Rig(system, {name: queues[name] for name in sorted(streams_read)}, clock.now(), clock)
-        # with twice the tuples a join has four times the rows: its windows would never end
-        self._takes_what_it_can = not self._rig.pulls_from_queues and not any(query.is_join for query in queries)
+        # with twice the tuples a join has four times the rows: its windows would never end; and where streams have
+        # shares of a rate, what tuples are follows from it
+        depends_on_rate = any(query.is_join for query in queries) or any(s.share.of > 1 for s in workload.streams)
+        self._takes_what_it_can = not self._rig.pulls_from_queues and not depends_on_rate
         self._step_seconds = settings.step_seconds
         self._workload, self._queries, self._next_queries = workload, queries, next_queries or queries
         self._settings, self._tell = settings, tell

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from braid.bench_driver.measure import latency, throughput
 from braid.bench_driver.measure.search import StepResult
 from braid.bench_driver.queues.process import Pull, QueueProcess, QueueSample
-from braid.bench_driver.queues.schedule import Schedule
+from braid.bench_driver.queues.schedule import Schedule, Share
 from braid.bench_driver.systems.system import QUEUE, System, SystemFailedError, SystemOutput
 
 # a step begins this far in the future, so that the queues of all streams begin at the same moment
@@ -65,12 +65,13 @@ class Rig:
 
 @dataclass(frozen=True)
 class QueueLog:
-    """What a queue saw of a step: samples, pulls, schedule, and the consumers that count."""
+    """What a queue saw of a step: samples, pulls, schedule, the consumers that count, and its share of the rate."""
 
     samples: Sequence[QueueSample]
     pulls: Sequence[Pull]
     schedule: Schedule
     consumers: frozenset[str]
+    share: Share
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ def start_load(rig: Rig, rate: int) -> None:
     if not rig.pulls_from_queues:
         rig.system.offer(rate)
         return
+    at_us = _us(rig.clock.now())  # the same for all, so that they keep step
     for queue in rig.queues.values():
-        queue.run(_us(rig.clock.now()), [(None, rate)])
+        queue.run(at_us, [(None, rate)])
 
 
 def stop_load(rig: Rig) -> None:
@@ -206,8 +208,10 @@ def judge(run: StepRun, rate: int) -> StepResult:
         if len(throughput.teeth(points)) < throughput.MIN_TEETH:  # the batches are long: all of the step, then
             begin = run.begin
             points = throughput.queue_points(log.samples, begin, run.end, log.consumers)
-        verdicts.append(throughput.growth(points, rate))
-        by_stream.append(throughput.consumer_rates(log.samples, begin, run.end, log.consumers))
+        verdict = throughput.growth(points, log.share.rate(rate))
+        verdicts.append(replace(verdict, tuples_per_second=log.share.of_workload(verdict.tuples_per_second)))
+        rates = throughput.consumer_rates(log.samples, begin, run.end, log.consumers)
+        by_stream.append([log.share.of_workload(taken) for taken in rates])
     slowest = min(by_stream, key=lambda rates: min(rates, default=0.0), default=[])
     return StepResult(
         rate=rate,
@@ -270,7 +274,7 @@ def _logs(rig: Rig) -> dict[str, QueueLog]:
     for name, queue in rig.queues.items():
         pulls = [pull for pull in queue.pulls() if pull.at >= rig.since]
         consumers = frozenset(pull.consumer for pull in pulls)
-        logs[name] = QueueLog(queue.samples(), pulls, queue.schedule, consumers)
+        logs[name] = QueueLog(queue.samples(), pulls, queue.schedule, consumers, queue.share)
     return logs
 
 
@@ -279,7 +283,7 @@ def _has_settled(log: QueueLog, begin: float, now: float, rate: int) -> bool:
     points = throughput.queue_points(log.samples, begin, now, log.consumers)
     if not points or points[-1].pulled <= log.schedule.generated(_us(begin)):
         return False
-    return points[-1].length <= rate * SETTLED_SECONDS
+    return points[-1].length <= log.share.rate(rate) * SETTLED_SECONDS
 
 
 def _us(seconds: float) -> int:

@@ -90,11 +90,14 @@ def say(**line: Any) -> None:
 
 
 def follow_all(url: str, label: str | None) -> None:
-    """Follow every query that has the label, or every one, from when it is seen RUNNING, in a thread each."""
+    """Follow every query that has the label, or every one, from when it is seen RUNNING, in a thread each.
+
+    Nobody reads subqueries but the queries that have them.
+    """
     calls, followed = Calls(url), set[str]()
     while True:
         for query in calls.queries("RUNNING", label) or ():
-            if query["id"] not in followed:
+            if query["id"] not in followed and not query["subquery"]:
                 followed.add(query["id"])
                 threading.Thread(target=follow, args=(calls, query["id"]), daemon=True).start()
         time.sleep(PAUSE_SECONDS)

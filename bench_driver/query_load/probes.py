@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from braid.bench_driver.mixed_query import MixedQuery, Query
+from braid.bench_driver.nexmark_query import NexmarkQuery
 from braid.bench_driver.query_spec import Comparison
 from braid.bench_driver.queues.datasets import find_dataset
 from braid.bench_driver.workload import StreamSpec
@@ -42,8 +43,10 @@ def choose_probes(queries: Sequence[Query], streams: Sequence[StreamSpec], most:
 def share_of(query: Query, streams: Mapping[str, StreamSpec]) -> float:
     """Estimate the share of tuples that pass a query's predicates: independent, uniform columns.
 
-    Predicates of mixed queries are not looked into: half of the tuples.
+    Predicates of mixed queries are not looked into: half of the tuples. NEXMark's have none without event times.
     """
+    if isinstance(query, NexmarkQuery):
+        return 1.0 if query.event_times else 0.0
     if isinstance(query, MixedQuery):
         return 0.5 if query.where else 1.0
     share = 1.0

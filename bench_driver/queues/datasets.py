@@ -1,6 +1,6 @@
 """The data that is measured with: columns, options, and a seeded maker of tuples for each dataset.
 
-Every dataset has the event time column `time`, which is not made here: a tuple gets it when it is generated.
+The last column of every dataset is the event time, which is not made here: a tuple gets it when it is generated.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from braid.bench_driver.queues import nexmark_datasets as nexmark
 from braid.bench_driver.queues.mixed_datasets import BID_COLUMNS, TRIP_COLUMNS, make_bids, make_trips
+from braid.bench_driver.queues.schedule import Schedule, Times
 
 TIME = "time"
+RING_ROWS = 1 << 20
 UNIFORM, NORMAL = "uniform", "normal"
 ASTREAM_FIELDS = tuple(f"field{i}" for i in range(5))
 AJOIN_ATTRIBUTES = tuple(f"a{i}" for i in range(6))
@@ -28,7 +32,9 @@ class Dataset:
     """Tuples of one kind: SQL columns, options with their defaults, and how `count` tuples are made.
 
     `bounds` has the columns of whole numbers from 0 on, and the option that bounds each from above. `period` tells,
-    given all options, after how many tuples their order repeats: a ring of tuples must have a multiple.
+    given all options, after how many tuples their order repeats: a ring of tuples must have a multiple. `complete`
+    returns columns of tuples out of what was made for them, when they come, and how many groups of the workload's
+    tuples came by then. So many `rows` are made.
     """
 
     name: str
@@ -37,6 +43,13 @@ class Dataset:
     make: Callable[[np.random.Generator, int, Mapping[str, Any]], Columns]
     bounds: Mapping[str, str] = field(default_factory=dict)
     period: Callable[[Mapping[str, Any]], int] = lambda _: 1
+    complete: Callable[[Mapping[str, pa.Array], Times, Schedule], Columns] | None = None
+    rows: int = RING_ROWS
+
+    @property
+    def time(self) -> str:
+        """The column of event times."""
+        return self.columns[-1][0]
 
     def options(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options, with defaults for those not given.
@@ -145,5 +158,22 @@ DATASETS: Mapping[str, Dataset] = {
         ),
         Dataset("bids", (*BID_COLUMNS, (TIME, "TIMESTAMP")), {}, make_bids),
         Dataset("trips", (*TRIP_COLUMNS, (TIME, "TIMESTAMP")), {}, make_trips),
+        Dataset(
+            "nexmark-persons",
+            nexmark.PERSON_COLUMNS,
+            {},
+            nexmark.make_persons,
+            complete=nexmark.complete_persons,
+            rows=RING_ROWS >> 5,
+        ),
+        Dataset(
+            "nexmark-auctions",
+            nexmark.AUCTION_COLUMNS,
+            {},
+            nexmark.make_auctions,
+            complete=nexmark.complete_auctions,
+            rows=RING_ROWS >> 4,
+        ),
+        Dataset("nexmark-bids", nexmark.BID_COLUMNS, {}, nexmark.make_bids, complete=nexmark.complete_bids),
     )
 }

@@ -21,6 +21,7 @@ EXTRA_LETTERS = 40
 PAYMENTS = ("cash", "card", "app", "voucher", "dispute")
 CITIES = tuple(f"City {number}" for number in range(60))
 ZONES, DRIVERS = 260, 20_000
+SIDE_KEYS = 10_000
 
 BID_COLUMNS = (
     ("auction", "BIGINT"),
@@ -57,11 +58,11 @@ def make_bids(random: np.random.Generator, count: int, _: Mapping[str, Any]) -> 
         "bidder": np.where(from_hot, random.integers(0, HOT_BIDDERS, count), random.integers(*COLD_BIDDERS, count)),
         "price": np.exp(random.uniform(4.6, 18.4, count)).astype(np.int64),
         "channel": names.take(pa.array(np.where(random.random(count) < 0.6, usual, unusual))),
-        "extra": _letters(random, random.integers(0, EXTRA_LETTERS, count)),
+        "extra": letters(random, random.integers(0, EXTRA_LETTERS, count)),
     }
 
 
-def _letters(random: np.random.Generator, lengths: npt.NDArray[np.int64]) -> pa.Array:
+def letters(random: np.random.Generator, lengths: npt.NDArray[np.int64]) -> pa.Array:
     """Return texts of these lengths, NULL for 0."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -100,11 +101,15 @@ def static_table(name: str) -> pa.Table:
     if name == "zones":
         ids = np.arange(1, ZONES + 1, dtype=np.int32)
         return pa.table({"zone_id": ids, "borough": [f"borough-{number % 6}" for number in ids]})
-    raise ValueError(f"there is no static table {name!r}; there are bidders, zones")
+    if name == "side_input":
+        keys = np.arange(SIDE_KEYS)
+        return pa.table({"key": keys, "value": [f"value {key % 17}" for key in keys]})
+    raise ValueError(f"there is no static table {name!r}; there are {', '.join(TABLE_COLUMNS)}")
 
 
 TABLE_COLUMNS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "bidders": (("bidder_id", "BIGINT"), ("segment", "VARCHAR")),
     "zones": (("zone_id", "INT"), ("borough", "VARCHAR")),
+    "side_input": (("key", "BIGINT"), ("value", "VARCHAR")),
 }
 """The columns of static tables with their types in SQL."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from braid.bench_driver.child import ChildFailedError, ChildProcess, module_command
-from braid.bench_driver.queues.schedule import SECOND_US, Schedule
+from braid.bench_driver.queues.schedule import SECOND_US, Schedule, Share
 
 START_SECONDS = 60.0
 CALL_SECONDS = 30.0
@@ -52,13 +52,25 @@ class Pull:
 
 
 class QueueProcess:
-    """A generator and its queue for one stream, in a process of its own; a context manager. Threads may share it."""
+    """A generator and its queue for one stream, in a process of its own; a context manager. Threads may share it.
 
-    def __init__(self, stream: str, dataset: str, options: Mapping[str, Any], seed: int) -> None:
+    The stream has its `share` of the rates that the queue is told.
+    """
+
+    def __init__(
+        self, stream: str, dataset: str, options: Mapping[str, Any], seed: int, share: Share | None = None
+    ) -> None:
         self.stream = stream
+        self.share = share or Share()
         self.location = ""
         self.schedule = Schedule()
-        self._order = {"stream": stream, "dataset": dataset, "options": dict(options), "seed": seed}
+        self._order = {
+            "stream": stream,
+            "dataset": dataset,
+            "options": dict(options),
+            "seed": seed,
+            "share": [self.share.tuples, self.share.of],
+        }
         self._child: ChildProcess | None = None
         self._client: fl.FlightClient | None = None
         self._reading = threading.Lock()

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from braid.bench_driver.queues.datasets import TIME, Dataset
-from braid.bench_driver.queues.schedule import Times
+from braid.bench_driver.queues.datasets import Dataset
+from braid.bench_driver.queues.schedule import Schedule, Times
 
-RING_ROWS = 1 << 20
 ARROW_TYPES = {
     "BIGINT": pa.int64(),
     "INT": pa.int32(),
@@ -24,38 +23,49 @@ ARROW_TYPES = {
 
 
 class Ring:
-    """`rows` tuples in memory; tuple `i` of the stream is tuple `i mod rows` of the ring, but for its event time."""
+    """`rows` tuples in memory; tuple `i` of the stream is tuple `i mod rows` of the ring, but for its event time.
 
-    def __init__(self, dataset: Dataset, options: Mapping[str, Any], seed: int, stream: str, rows: int = RING_ROWS):
+    And but for what follows from that.
+    """
+
+    def __init__(
+        self, dataset: Dataset, options: Mapping[str, Any], seed: int, stream: str, rows: int | None = None
+    ) -> None:
         """Make the tuples: the same ones for the same arguments, other ones for other streams (thesis 5.7.2).
 
-        There are at least `rows`, and a multiple of the dataset's period, so that nothing jumps where the ring closes.
+        There are at least `rows`, the dataset's unless told, and a multiple of its period, so that nothing jumps where
+        the ring closes.
 
         Raises:
             ValueError: the dataset does not take these options, or the seed is negative.
         """
         all_options = dataset.options(options)
         period = dataset.period(all_options)
-        self.rows = -(-rows // period) * period
+        self.rows = -(-(rows or dataset.rows) // period) * period
         self.schema = pa.schema([(name, ARROW_TYPES[sql_type]) for name, sql_type in dataset.columns])
         columns = dataset.make(np.random.default_rng([seed, *stream.encode()]), self.rows, all_options)
-        self._tuples = [_array(columns[name]) for name in self.schema.names if name != TIME]
+        self._tuples = {name: _array(column) for name, column in columns.items()}
+        self._complete = dataset.complete
 
     def end_of_turn(self, offset: int) -> int:
         """Return the first offset after `offset` where the ring begins anew."""
         return offset - offset % self.rows + self.rows
 
-    def batch(self, start: int, times: Times) -> pa.RecordBatch:
+    def batch(self, start: int, times: Times, groups: Schedule | None = None) -> pa.RecordBatch:
         """Return the tuples from offset `start` on with these event times, without copying the other columns.
 
-        They must not go beyond `end_of_turn(start)`.
+        They must not go beyond `end_of_turn(start)`. `groups` has when the groups of the workload's tuples come, for
+        datasets whose columns follow from that.
         """
         if start + len(times) > self.end_of_turn(start):
             raise ValueError(f"[{start}, {start + len(times)}) must not go beyond {self.end_of_turn(start)}")
         position = start % self.rows
         event_times = pa.Array.from_buffers(ARROW_TYPES["TIMESTAMP"], len(times), [None, pa.py_buffer(times)])
-        arrays = [*(column.slice(position, len(times)) for column in self._tuples), event_times]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        columns = {name: column.slice(position, len(times)) for name, column in self._tuples.items()}
+        if self._complete is not None:
+            assert groups is not None
+            columns |= {name: _array(column) for name, column in self._complete(columns, times, groups).items()}
+        return pa.RecordBatch.from_arrays([*columns.values(), event_times], schema=self.schema)
 
 
 def _array(column: Any) -> pa.Array:

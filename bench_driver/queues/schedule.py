@@ -25,6 +25,33 @@ Times = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Share:
+    """How many of each `of` tuples of a workload are a stream's: its rate is that share of the workload's.
+
+    Rates are whole groups of `of` tuples a second, so that the streams of a workload keep step with each other.
+    """
+
+    tuples: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not (_is_int(self.tuples) and _is_int(self.of) and 0 < self.tuples <= self.of):
+            raise ValueError(f"a share must be two whole numbers with 0 < tuples <= of, got {self!r}")
+
+    def groups(self, rate: int) -> int:
+        """Return how many groups a second a workload's rate is, rounded up."""
+        return -(-rate // self.of)
+
+    def rate(self, rate: int) -> int:
+        """Return the stream's tuples a second where `rate` is the workload's."""
+        return self.groups(rate) * self.tuples
+
+    def of_workload(self, rate: float) -> float:
+        """Return the workload's rate where the stream's is `rate`."""
+        return rate * self.of / self.tuples
+
+
+@dataclass(frozen=True)
 class RatePart:
     """A part of a profile: `tuples_per_second` for `seconds`, or for ever when that is None."""
 

@@ -14,8 +14,8 @@ pulls       `{"after": number}`                     `{"pulls": [[us, consumer, s
 
 ==========  ======================================  ==========================================================
 
-`python -m braid.bench_driver.queues.server` reads a line `{"stream", "dataset", "options", "seed"}` from standard
-input, writes a line `{"location"}`, and ends when its standard input is closed: so also when the driver dies.
+`python -m braid.bench_driver.queues.server` reads a line `{"stream", "dataset", "options", "seed", "share"}` from
+standard input, writes a line `{"location"}`, and ends when its standard input is closed: so also when the driver dies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import pyarrow.flight as fl
 
 from braid.bench_driver.queues.datasets import find_dataset
 from braid.bench_driver.queues.ring import Ring
-from braid.bench_driver.queues.schedule import parse_profile
+from braid.bench_driver.queues.schedule import Share, parse_profile
 from braid.bench_driver.queues.tuple_queue import QueueClosedError, ReadCancelledError, TupleQueue
 
 PARTITION = "0"
@@ -166,11 +166,11 @@ def main() -> int:
     try:
         order = _parse(sys.stdin.readline().encode())
         stream = _text(order, "stream")
-        ring = _make_ring(stream, order)
+        ring, share = _make_ring(stream, order), Share(*order.get("share", ()))
     except ValueError as error:
         print(f"the queue cannot be made: {error}", file=sys.stderr)
         return 2
-    queue = TupleQueue(ring)
+    queue = TupleQueue(ring, share=share)
     server = QueueServer(stream, queue)
     closed = threading.Event()
     threading.Thread(target=_sample_until, args=(closed, queue), name="samples", daemon=True).start()

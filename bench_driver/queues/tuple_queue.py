@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from braid.bench_driver.queues.ring import Ring
-from braid.bench_driver.queues.schedule import SECOND_US, RatePart, Schedule
+from braid.bench_driver.queues.schedule import SECOND_US, RatePart, Schedule, Share
 
 BATCH_ROWS = 1 << 16
 LINGER_US = 10_000  # a reader at the end of the queue gets the tuples of 10 ms at a time, not each alone
@@ -83,11 +83,15 @@ class BoundedLog(Generic[T]):
 
 
 class TupleQueue:
-    """The tuples of one stream; `clock` returns microseconds since 1970."""
+    """The tuples of one stream, a share of its workload's; `clock` returns microseconds since 1970."""
 
-    def __init__(self, ring: Ring, clock: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+    def __init__(
+        self, ring: Ring, clock: Callable[[], int] = lambda: time.time_ns() // 1000, share: Share | None = None
+    ) -> None:
         self._ring = ring
         self._clock = clock
+        self._share = share or Share()
+        self._groups = Schedule()  # of the workload, none of which is ever dropped
         self._changed = threading.Condition()
         self._schedule = Schedule()
         self._offered = 0
@@ -110,8 +114,14 @@ class TupleQueue:
             return self._offered
 
     def run(self, at_us: int, profile: Sequence[RatePart]) -> Schedule:
-        """Generate from `at_us` on by `profile`, drop the backlog that nobody began to read, return the schedule."""
+        """Generate from `at_us` on by `profile`, drop the backlog that nobody began to read, return the schedule.
+
+        The profile has the rates of the workload, of which this stream generates its share.
+        """
+        groups = [RatePart(part.seconds, self._share.groups(part.tuples_per_second)) for part in profile]
+        profile = [RatePart(part.seconds, self._share.rate(part.tuples_per_second)) for part in profile]
         with self._changed:
+            self._groups = self._groups.after(self._groups.generated(at_us), at_us, groups)
             begun_end = max([*self._pulled.values(), *self._claims.values()], default=0)
             first = min(begun_end, self._generated(self._clock()))
             previous_schedule, offered, last_change = self._schedule, self._offered, self._last_change
@@ -179,7 +189,7 @@ class TupleQueue:
             while offset < end:
                 limit = min(end, offset + BATCH_ROWS, self._ring.end_of_turn(offset))
                 reached, schedule = self._await(offset, limit, cancelled)
-                batch = self._ring.batch(offset, schedule.times(offset, reached))
+                batch = self._ring.batch(offset, schedule.times(offset, reached), self._groups)
                 with self._changed:
                     if offset == start:
                         self._pulls.append([self._clock(), consumer, start, end])

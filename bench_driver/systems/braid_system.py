@@ -196,7 +196,7 @@ class BraidSystem(System):
         """Wait until all rows are read that were there when asked, where all are."""
         if self._reading != READ_ALL:
             return None
-        queries = self._queries("RUNNING")
+        queries = [query for query in self._queries("RUNNING") if not query["subquery"]]
         deadline = time.monotonic() + max_seconds
         while True:
             self.outputs()
@@ -274,12 +274,16 @@ class BraidSystem(System):
         )
 
     def _queries(self, state: str) -> list[dict[str, Any]]:
-        """Return the queries over the workload's streams that are in a state."""
+        """Return the queries over the workload's streams, or over subqueries, that are in a state."""
         assert self._workload is not None
         streams = {stream.name for stream in self._workload.streams}
         with self._translated():
             _, client = self._running()
-            return [query for query in client.queries(state=state, limit=PAGE) if streams & query["active_from"].keys()]
+            return [
+                query
+                for query in client.queries(state=state, limit=PAGE)
+                if any(name in streams or name.startswith("subquery ") for name in query["active_from"])
+            ]
 
     def _running(self) -> tuple[ServiceProcess, BraidClient]:
         if self._service is None or self._client is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.bench_driver.mixed_query import MixedQuery, Query
+from braid.bench_driver.nexmark_query import NexmarkQuery
 from braid.bench_driver.query_spec import QuerySpec
 from braid.bench_driver.workload import Churn, Workload
 
@@ -57,8 +58,10 @@ def queries_of_templates(queries: Sequence[Query], product: str) -> list[QuerySp
     """Return queries for a system that has a dialect for those of the thesis's templates only.
 
     Raises:
-        UnsupportedError: there are mixed queries among them.
+        UnsupportedError: there are mixed queries or NEXMark's among them.
     """
+    if any(isinstance(query, NexmarkQuery) for query in queries):
+        raise UnsupportedError(f"{product} is not asked NEXMark's queries; their peer is flink")
     if any(isinstance(query, MixedQuery) for query in queries):
         raise UnsupportedError(f"{product} is not asked mixed queries; their peer is duckdb-batches")
     return [query for query in queries if isinstance(query, QuerySpec)]

@@ -15,7 +15,7 @@ from braid.bench_driver.query_spec import QuerySpec
 from braid.bench_driver.queues.datasets import find_dataset
 from braid.bench_driver.queues.process import Pull, QueueSample
 from braid.bench_driver.queues.ring import Ring
-from braid.bench_driver.queues.schedule import RatePart, Schedule
+from braid.bench_driver.queues.schedule import RatePart, Schedule, Share
 from braid.bench_driver.queues.tuple_queue import TupleQueue
 from braid.bench_driver.systems.system import (
     OWN_GENERATOR,
@@ -65,11 +65,12 @@ class FakeClock:
 class FakeQueue:
     """A real queue of tuples in this process, on a fake clock."""
 
-    def __init__(self, clock: FakeClock, stream: str = "a") -> None:
+    def __init__(self, clock: FakeClock, stream: str = "a", share: Share | None = None) -> None:
         self.clock = clock
+        self.share = share or Share()
         self.location = f"fake:{stream}"
         self.tuples = TupleQueue(
-            Ring(find_dataset("astream"), {}, 1, stream, RING_ROWS), lambda: round(clock.now() * 1e6)
+            Ring(find_dataset("astream"), {}, 1, stream, RING_ROWS), lambda: round(clock.now() * 1e6), self.share
         )
         clock.queues[self.location] = self
         self._sample()

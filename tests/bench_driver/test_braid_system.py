@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from braid.bench_driver.nexmark_query import BRAID, texts
 from braid.bench_driver.query_generator import generate_queries
 from braid.bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
 from braid.bench_driver.queues.process import QueueProcess
@@ -52,13 +54,16 @@ def braid(service: RunningService, api: Api, workload: Workload) -> Iterator[Bra
     system = BraidSystem(make_service=BorrowedService)
     yield system
     system.stop()
-    (stream,) = workload.streams
-    own_queries = [query for query in api.queries() if stream.name in query["active_from"]]
+    streams = {stream.name for stream in workload.streams}
+    subqueries = {f"subquery {query['id']}" for query in api.queries() if query["subquery"]}
+    own_queries = [query for query in api.queries() if (streams | subqueries) & query["active_from"].keys()]
     for query in own_queries:
-        api.delete_query(query["id"], drain=False)
+        if not query["subquery"]:
+            api.delete_query(query["id"], drain=False)
     for query in own_queries:
         api.wait_state(query["id"], "RETIRED", "FAILED")
-    api.request("DELETE", f"/streams/{stream.name}")
+    for stream in streams:
+        api.request("DELETE", f"/streams/{stream}")
     for table in workload.tables:
         api.request("DELETE", f"/tables/{table}")
 
@@ -127,6 +132,32 @@ def test_braid_runs_mixed_queries_and_their_static_table(
     assert braid.deploy(queries, 100.0).queries == 12
     wait_until(lambda: len({output.arrived for output in braid.outputs()}) >= 3, 60, "probes give rows")
     assert braid.left_out() is None
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("workload", [load_workload(f"nexmark:queries={list(texts(BRAID))}")])
+def test_braid_runs_all_queries_of_nexmark_over_streams_that_keep_step(
+    braid: BraidSystem, api: Api, workload: Workload
+) -> None:
+    with contextlib.ExitStack() as stack:
+        queues = {
+            stream.name: stack.enter_context(QueueProcess(stream.name, stream.dataset, {}, 1, stream.share))
+            for stream in workload.streams
+        }
+        braid.start(workload, {name: queue.location for name, queue in queues.items()})
+        at_us = int(time.time() * 1e6)
+        for queue in queues.values():
+            queue.run(at_us, [(None, 5000)])
+        queries = generate_queries(workload, *workload.counts, 1)
+        assert braid.deploy(queries, 100.0).queries == 21
+        running = [query for query in api.queries() if query["state"] == "RUNNING" and not query["subquery"]]
+        assert len(running) == 21
+        of_a_minute = [query["id"] for query in running if "MINUTE" in query["sql"] or "DAY" in query["sql"]]
+        others = [query["id"] for query in running if query["id"] not in of_a_minute]
+        assert len(others) == 13
+        wait_until(lambda: all(api.query(query)["rows_out"] for query in others), 90, "windows of ten seconds end")
+        wait_until(lambda: bool(braid.outputs()), 30, "probes give rows")
+        assert braid.left_out() is None
 
 
 @pytest.mark.service

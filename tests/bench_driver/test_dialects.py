@@ -74,7 +74,7 @@ def test_braid_takes_the_streams_of_all_datasets(dataset: str) -> None:
     created = read_create_stream(braid.stream_sql("some", columns, LOCATION, "it's"))
     assert created.connector == "flight"
     assert created.options == {"location": LOCATION, "path": "it's"}
-    assert (created.schema.event_time, created.schema.lateness_us) == ("time", 0)
+    assert (created.schema.event_time, created.schema.lateness_us) == (DATASETS[dataset].time, 0)
     assert [(field.name, str(field.type)) for field in created.schema.fields] == list(columns)
 
 

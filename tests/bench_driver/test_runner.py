@@ -14,6 +14,7 @@ from braid.bench_driver.measure.run_settings import RunSettings
 from braid.bench_driver.measure.runner import measure
 from braid.bench_driver.measure.search import StepResult
 from braid.bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from braid.bench_driver.queues.schedule import Share
 from braid.bench_driver.systems.system import SystemOutput
 from braid.bench_driver.workload import Churn, StreamSpec, Workload
 from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem
@@ -119,6 +120,30 @@ def test_a_generator_of_its_own_needs_no_search(queues: dict[str, FakeQueue]) ->
     assert row["processing_time_latency_seconds"] is None
     assert row["event_time_latency_seconds"]["p50"] == pytest.approx(0.1)
     assert row["steps"][0]["sustained"]
+
+
+def test_with_shares_figures_are_of_all_streams_together() -> None:
+    clock = FakeClock()
+    shares = {"a": Share(46, 50), "b": Share(4, 50)}
+    queues = {name: FakeQueue(clock, name, share) for name, share in shares.items()}
+    streams = tuple(StreamSpec(name, "astream", share=share) for name, share in shares.items())
+    workload = replace(WORKLOAD, streams=streams, start_rate=100_000)
+    settings = RunSettings(seconds=3.0, max_steps=2, refinements=0, ready_seconds=20.0)
+    of_both = [QUERY, QuerySpec(("b",), WindowSpec(200, 200), measure=ColumnRef("b", "field0"))]
+    # of the one stream it takes what is 50 000 of both, of the other much more than comes
+    row = run(FakeSystem(46_000), queues, settings, queries=of_both, workload=workload).row()
+    assert row["steps"][0]["pulled_per_second"] == pytest.approx(50_000, rel=0.05)
+    assert row["steps"][0]["growth"] == pytest.approx(50_000, rel=0.1)
+    assert row["sustainable_tuples_per_second"] == pytest.approx(50_000, rel=0.05)
+    assert row["slowest_tuples_per_second"] == pytest.approx(50_000, rel=0.05)
+
+
+def test_with_shares_a_generator_of_its_own_is_searched_too(queues: dict[str, FakeQueue]) -> None:
+    workload = replace(WORKLOAD, streams=(StreamSpec("a", "astream", share=Share(46, 50)),), start_rate=100_000)
+    system = FakeOwnGenerator(80_000)
+    run(system, queues, workload=workload)
+    assert system.offers[0][1] == 100_000, "what tuples are follows from the rate"
+    assert None not in [rate for _, rate in system.offers]
 
 
 def test_windows_that_do_not_end_within_the_step_give_null(queues: dict[str, FakeQueue]) -> None:

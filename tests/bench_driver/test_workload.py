@@ -8,6 +8,7 @@ import pytest
 
 from braid.bench_driver import workload as workloads
 from braid.bench_driver.queues.datasets import find_dataset
+from braid.bench_driver.queues.schedule import Share
 from braid.bench_driver.workload import Churn, list_workloads, load_workload, parse_workload
 
 SMALLEST: dict[str, Any] = {
@@ -42,7 +43,7 @@ def test_a_workload_names_its_source_and_options_that_its_datasets_have(name: st
     workload = load_workload(name)
     assert workload.name == name
     assert workload.about
-    assert workload.source[0].isdigit()  # a section of the thesis
+    assert workload.source[0].isdigit() or workload.source.startswith("NEXMark"), "else a section of the thesis"
     for stream in workload.streams:
         assert find_dataset(stream.dataset).options(stream.options).items() >= stream.options.items()
 
@@ -83,11 +84,19 @@ def test_several_streams_may_be_declared_at_once() -> None:
     ]
 
 
+def test_streams_may_have_shares_of_the_rate() -> None:
+    shares = [stream.share for stream in load_workload("nexmark").streams]
+    assert shares == [Share(1, 50), Share(3, 50), Share(46, 50)]
+    assert sum(share.rate(1_000_000) for share in shares) == 1_000_000
+    assert {stream.share for stream in load_workload("ajoin-sc1").streams} == {Share()}
+
+
 @pytest.mark.parametrize(
     ("part", "value", "complaint"),
     [
         ("streams", [], "needs streams"),
         ("streams", [{"names": ["a", "a"], "dataset": "astream"}], "a name of its own"),
+        ("streams", [{"name": "a", "dataset": "astream", "share": [2, 1]}], "a share must be"),
         ("queries", {"template": "nonsense", "counts": [1]}, "template must be one of"),
         ("queries", {"template": "aggregation", "counts": []}, "counts"),
         ("queries", {"template": "aggregation", "counts": [0]}, "counts from 1"),

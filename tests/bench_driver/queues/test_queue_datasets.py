@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from braid.bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, DATASETS, TIME, find_dataset
+from braid.bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, DATASETS, find_dataset
 from braid.bench_driver.queues.mixed_datasets import static_table
-from braid.bench_driver.queues.ring import ARROW_TYPES
+from braid.bench_driver.queues.ring import ARROW_TYPES, Ring
+from braid.bench_driver.queues.schedule import RateSegment, Schedule
 
 COUNT = 20_000
 
@@ -22,12 +23,15 @@ def make(name: str, seed: int = 1, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_all_columns_are_made_but_the_time(name: str) -> None:
-    columns = make(name)
-    assert [*columns, TIME] == [column for column, _ in DATASETS[name].columns]
-    assert DATASETS[name].columns[-1] == (TIME, "TIMESTAMP")
-    for column, sql_type in DATASETS[name].columns[:-1]:
-        assert pa.array(columns[column]).type == ARROW_TYPES[sql_type]
-        assert len(columns[column]) == COUNT
+    dataset, columns = DATASETS[name], make(name)
+    assert [*columns, dataset.time] == [column for column, _ in dataset.columns]
+    assert dataset.columns[-1][1] == "TIMESTAMP"
+    assert {len(column) for column in columns.values()} == {COUNT}
+    times = np.arange(100)
+    batch = Ring(dataset, {}, 1, "a", 100).batch(0, times, Schedule((RateSegment(0, 0, 10),)))
+    batch.validate(full=True)
+    assert batch.schema.types == [ARROW_TYPES[sql_type] for _, sql_type in dataset.columns]
+    assert batch[dataset.time].cast(pa.int64()).to_pylist() == times.tolist()
 
 
 @pytest.mark.parametrize("name", DATASETS)

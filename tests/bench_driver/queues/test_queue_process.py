@@ -19,6 +19,7 @@ import pytest
 
 from braid.bench_driver.child import PROJECT
 from braid.bench_driver.queues.process import Pull, QueueFailedError, QueueProcess, QueueSample
+from braid.bench_driver.queues.schedule import Share
 from tests.kit.waiting import wait_until
 
 SECOND = 1_000_000
@@ -159,3 +160,10 @@ def test_the_length_is_that_of_the_slowest_consumer() -> None:
     assert QueueSample(0.0, 100, {"a": 70, "b": 30}).length() == 70
     assert QueueSample(0.0, 100, {"a": 70, "b": 30}).length("a") == 30
     assert QueueSample(0.0, 100, {"a": 70}).length("unknown") == 100
+
+
+def test_a_queue_generates_its_share_of_the_rate() -> None:
+    with QueueProcess("a", "nexmark-bids", {}, 1, Share(46, 50)) as queue:
+        queue.run(time.time_ns() // 1000, [(None, 1_000_000)])
+        assert queue.schedule.segments[-1].tuples_per_second == 920_000
+        assert pull(queue, 0, 1000, "reader") == 1000

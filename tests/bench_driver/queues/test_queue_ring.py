@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from braid.bench_driver.queues.datasets import find_dataset
-from braid.bench_driver.queues.ring import RING_ROWS, Ring
+from braid.bench_driver.queues.datasets import RING_ROWS, find_dataset
+from braid.bench_driver.queues.ring import Ring
 
 
 def ring(seed: int = 1, stream: str = "a", rows: int = 1000, **options: object) -> Ring:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braid.bench_driver.queues.schedule import RatePart, RateSegment, Schedule, parse_profile
+from braid.bench_driver.queues.schedule import RatePart, RateSegment, Schedule, Share, parse_profile
 
 AT = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -173,3 +173,15 @@ def test_only_the_last_part_may_last_for_ever(profile: list[RatePart]) -> None:
 def test_segments_are_whole_numbers(segment: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="a segment"):
         RateSegment(*segment)
+
+
+def test_shares_of_a_rate_are_whole_groups_of_it() -> None:
+    persons, bids, all_of_it = Share(1, 50), Share(46, 50), Share()
+    for rate in (1, 50, 51, 1_000_000, 1_000_007):
+        assert bids.rate(rate) == 46 * persons.rate(rate) == 46 * persons.groups(rate)
+        assert rate <= bids.of_workload(bids.rate(rate)) < rate + 50
+        assert all_of_it.rate(rate) == all_of_it.of_workload(rate) == rate
+    assert bids.rate(0) == 0
+    for tuples, of in ((0, 50), (51, 50), (1, 0)):
+        with pytest.raises(ValueError, match="0 < tuples <= of"):
+            Share(tuples, of)
