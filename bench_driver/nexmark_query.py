@@ -56,6 +56,8 @@ class NexmarkQuery:
     def sql(self, dialect: str, probe: bool) -> str:
         """Return the query; a probe also gives the event times of definition 3."""
         text = texts(dialect).get(self.number) or texts(BRAID)[self.number]
+        if dialect == FLINK:  # to which it is a keyword
+            text = re.sub(r"\bdateTime\b", "`dateTime`", text)
         return _COMMENT.sub(r"\1" if probe else "", text)
 
 

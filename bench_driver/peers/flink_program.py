@@ -1,9 +1,9 @@
 """Apache Flink SQL as a peer: a cluster of its own, and jobs that come and go as it is told, by JSON lines.
 
 It runs with the Python of Flink's own environment (`flink_environment.py`), so it imports nothing of the project that
-needs more than Python itself. It reads one JSON object a line. The first is `{"options": {name: value}, "slots": n}`:
-it starts a JobManager and a TaskManager in its working directory and answers `{"ready": {"versions"}}`. Then come
-commands:
+needs more than Python itself. It reads one JSON object a line. The first is `{"options": {name: value}, "slots": n,
+"of_workload": {stream: tuples}}`, with the tuples of the workload for each of a stream's: it starts a JobManager and a
+TaskManager in its working directory and answers `{"ready": {"versions"}}`. Then come commands:
 
 - `{"do": "declare", "name", "sql"}` declares a table anew; it answers `{"declared": name}`;
 - `{"do": "submit", "job": number, "queries": [{"sql", "times"}…], "together"}` submits one job: its one query, or all
@@ -261,7 +261,7 @@ def main() -> int:
         threading.Thread(target=forward_printed, args=(output, printed, say), daemon=True).start()
         client = Client(cluster, printed)
         cluster.wait_up(task["slots"])
-        watch = FlinkWatch(cluster.port, cluster.check, say)
+        watch = FlinkWatch(cluster.port, cluster.check, say, task["of_workload"])
         watch.start()
         say({"ready": {"versions": _versions()}})
         serve(client, watch, say)

@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import queue
+import re
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ TAKEN_RESTS = 4
 MAX_REST_SECONDS = 10.0
 SEGMENT_SECONDS = 5.0
 ENDED = ("FINISHED", "CANCELED", "FAILED")
+
+_SOURCE = re.compile(r"Source__(\w+?)(?:\[\d+\]|_\d+_)\.numRecordsOut")
 
 Say = Callable[[Mapping[str, Any]], None]
 
@@ -79,8 +82,11 @@ class Rest:
 class FlinkWatch(threading.Thread):
     """Looks at the jobs: says when one runs, is stopped or failed, and how much their sources took."""
 
-    def __init__(self, port: int, check: Callable[[], None], say: Say) -> None:
-        """`check` raises RuntimeError when the cluster has ended."""
+    def __init__(self, port: int, check: Callable[[], None], say: Say, of_workload: Mapping[str, float]) -> None:
+        """`check` raises RuntimeError when the cluster has ended.
+
+        `of_workload` are the tuples of the workload for each of a stream's, by its name.
+        """
         super().__init__(name="watch", daemon=True)
         self._check = check
         self._rest = Rest(port)
@@ -89,7 +95,8 @@ class FlinkWatch(threading.Thread):
         self._starting: dict[int, str] = {}
         self._stopping: dict[int, str] = {}
         self._running: dict[int, str] = {}
-        self._counters: dict[int, list[str]] = {}  # of each source of a job, the paths of its counters
+        self._of_workload = of_workload
+        self._counters: dict[int, list[tuple[str, str]]] = {}  # of each source of a job, its stream and their path
         self._slowest = SlowestCount()
 
     def tell(self, kind: str, job: int, flink_id: str) -> None:
@@ -165,21 +172,22 @@ class FlinkWatch(threading.Thread):
             self._say({"taken": [at, self._slowest.add(at, counts)]})
 
     def _taken(self, job: int, flink_id: str) -> int | None:
-        """Return what the source that took least has taken; None while its counters are not known."""
+        """Return the workload's tuples of the source that took least; None while its counters are not known."""
         if job not in self._counters:
             paths = self._find_counters(flink_id)
             if not paths:
                 return None
             self._counters[job] = paths
         counts = []
-        for path in self._counters[job]:
+        for stream, path in self._counters[job]:
             values = self._rest.ask(path) or ()
             if not values:
                 return None
-            counts.append(sum(int(float(counter["value"])) for counter in values))
+            taken = sum(int(float(counter["value"])) for counter in values)
+            counts.append(int(taken * self._of_workload[stream]))
         return min(counts)
 
-    def _find_counters(self, flink_id: str) -> list[str]:
+    def _find_counters(self, flink_id: str) -> list[tuple[str, str]]:
         paths = []
         for vertex in (self._rest.ask(f"/jobs/{flink_id}") or {}).get("vertices", ()):
             metrics = f"/jobs/{flink_id}/vertices/{vertex['id']}/metrics"
@@ -187,10 +195,10 @@ class FlinkWatch(threading.Thread):
             by_source = counters_of_sources(metric_names)
             if "Source:" in vertex["name"] and not by_source:
                 return []
-            for names in by_source.values():
+            for source, names in by_source.items():
                 if len(names) != vertex["parallelism"]:
                     return []
-                paths.append(f"{metrics}?get={urllib.parse.quote(','.join(names))}")
+                paths.append((stream_of(source), f"{metrics}?get={urllib.parse.quote(','.join(names))}"))
         return paths
 
 
@@ -202,6 +210,14 @@ def counters_of_sources(metrics: Iterable[str]) -> dict[str, list[str]]:
         if subtask.isdigit() and source_counter.startswith("Source__") and source_counter.endswith(".numRecordsOut"):
             counters.setdefault(source_counter, []).append(name)
     return counters
+
+
+def stream_of(source_counter: str) -> str:
+    """Return the table that a source reads, by the name of its counter: `Source__bid[1].numRecordsOut`."""
+    match = _SOURCE.fullmatch(source_counter)
+    if match is None:
+        raise RuntimeError(f"the counter of a source must name the table that it reads, got {source_counter!r}")
+    return match[1]
 
 
 def _all_run(tasks: Mapping[str, int]) -> bool:

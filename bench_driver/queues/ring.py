@@ -23,9 +23,9 @@ ARROW_TYPES = {
 
 
 class Ring:
-    """`rows` tuples in memory; tuple `i` of the stream is tuple `i mod rows` of the ring, but for its event time.
+    """`rows` tuples in memory; tuple `i` of the stream is tuple `i mod rows` of the ring.
 
-    And but for what follows from that.
+    But for its event time, and the columns that the dataset completes by it.
     """
 
     def __init__(

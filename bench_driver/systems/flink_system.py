@@ -18,8 +18,9 @@ from typing import Any
 import psutil
 
 from braid.bench_driver.child import ChildProcess
-from braid.bench_driver.dialects import common, flink
+from braid.bench_driver.dialects import common, flink, flink_nexmark
 from braid.bench_driver.mixed_query import Query
+from braid.bench_driver.nexmark_query import FLINK, NexmarkQuery
 from braid.bench_driver.peers.flink_environment import ensure_environment
 from braid.bench_driver.programs.standalone import say
 from braid.bench_driver.query_load.probes import choose_probes
@@ -43,11 +44,14 @@ DEPLOY_SECONDS = 300.0
 UNACKNOWLEDGED = 16
 HEAP_SHARE, MANAGED_SHARE = 0.25, 0.15
 MEBIBYTE = 1 << 20
+# of NEXMark's queries
+LOOKUP = 13
 
 DECLARED = "declared"
 NOTES = (
     "datagen gives the tuples of a second at once where it has a rate: windows wait up to a second for the next ones",
     "datagen waits for the jobs, and a tuple's event time is when it was made: latency while tuples wait is not seen",
+    "the event times of NEXMark's tuples are spread over the second before: rows come up to two seconds late",
     "jobs are planned and submitted one after the other by one client",
     "another rate needs other jobs: all are cancelled and submitted again",
 )
@@ -82,7 +86,7 @@ class FlinkSystem(PeerSystem):
 
         What does not run within `DEPLOY_SECONDS` has failed; then nothing is left running.
         """
-        specs = queries_of_templates(queries, self.product)
+        specs = _answerable(queries)
         peer, workload = self._started(), self._declared()
         if self._live:
             raise SystemFailedError(f"{self.name}: its cluster is as large as its queries need, they are deployed once")
@@ -90,7 +94,11 @@ class FlinkSystem(PeerSystem):
             churn = workload.churn(len(queries))
             spare = 0 if self._together or churn is None else churn.queries
             self._options = cluster_options(len(queries), self._together, spare)
-            task = {"options": self._options, "slots": self._options["taskmanager.numberOfTaskSlots"]}
+            task = {
+                "options": self._options,
+                "slots": self._options["taskmanager.numberOfTaskSlots"],
+                "of_workload": {stream.name: stream.share.of_workload(1) for stream in workload.streams},
+            }
             self._options["version"] = self._open(peer, task, READY_SECONDS)["versions"]["flink"]
             self._declare()
             began = time.time()
@@ -105,7 +113,7 @@ class FlinkSystem(PeerSystem):
         if self._together:
             raise UnsupportedError("a statement set is one job: no query can come or go while it runs")
         self._started()
-        jobs = self._jobs(queries_of_templates(queries, self.product), churn.queries)
+        jobs = self._jobs(_answerable(queries), churn.queries)
 
         def replace_oldest(number: int) -> tuple[int, int]:
             oldest = self._live.popleft()
@@ -158,9 +166,12 @@ class FlinkSystem(PeerSystem):
     def _declare(self) -> None:
         """Declare the streams with the rate that is asked for."""
         peer, workload = self._started(), self._declared()
-        line_count = len(peer.lines())
+        line_count, began = len(peer.lines()), int(time.time()) - 2
         for stream in workload.streams:
-            sql = flink.source_sql(stream, find_dataset(stream.dataset).columns, self._rate)
+            if stream.dataset in flink_nexmark.SOURCES:
+                sql = flink_nexmark.source_sql(stream, self._rate or workload.start_rate, began)
+            else:
+                sql = flink.source_sql(stream, find_dataset(stream.dataset).columns, self._rate)
             peer.send({"do": "declare", "name": stream.name, "sql": sql})
             peer.wait_for(
                 lambda line, name=stream.name: line.get(DECLARED) == name,  # type: ignore[misc]
@@ -169,7 +180,7 @@ class FlinkSystem(PeerSystem):
                 line_count,
             )
 
-    def _jobs(self, queries: Sequence[QuerySpec], together_count: int) -> list[_Queries]:
+    def _jobs(self, queries: Sequence[QuerySpec | NexmarkQuery], together_count: int) -> list[_Queries]:
         """Return the queries of each job; a few of each `together_count` in a row, which run together, are probes."""
         probes = {
             first + place
@@ -247,6 +258,22 @@ def cluster_options(queries: int, together: bool, spare: int = 0) -> dict[str, A
     }
 
 
-def _query_command(query: QuerySpec, probe: bool) -> dict[str, Any]:
+def _answerable(queries: Sequence[Query]) -> Sequence[QuerySpec | NexmarkQuery]:
+    """Return the queries that Flink can be asked.
+
+    Raises:
+        UnsupportedError: there are others among them.
+    """
+    of_nexmark = [query for query in queries if isinstance(query, NexmarkQuery)]
+    if not of_nexmark:
+        return queries_of_templates(queries, "Flink")
+    if any(query.number == LOOKUP for query in of_nexmark):
+        raise UnsupportedError(f"Flink is not asked q{LOOKUP}: none of its own connectors looks up rows of a file")
+    return of_nexmark
+
+
+def _query_command(query: QuerySpec | NexmarkQuery, probe: bool) -> dict[str, Any]:
+    if isinstance(query, NexmarkQuery):
+        return {"sql": query.sql(FLINK, probe), "times": (list(query.event_times) or None) if probe else None}
     times = list(common.event_time_columns(query)) if probe else None
     return {"sql": flink.query_sql(query, probe), "times": times}

@@ -25,6 +25,7 @@ from braid.bench_driver.peers.flink_watch import (
     SlowestCount,
     counters_of_sources,
     reason_of,
+    stream_of,
 )
 from tests.kit.waiting import wait_until
 
@@ -248,7 +249,7 @@ def watching(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wa
     monkeypatch.setattr("braid.bench_driver.peers.flink_watch.MAX_REST_SECONDS", 0.01)
     lines: list[dict[str, Any]] = []
     cluster = Cluster()
-    watch = FlinkWatch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)))
+    watch = FlinkWatch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)), {"a": 1.0})
     watch.start()
     yield Watching(watch, cluster, lines)
     cluster.ended = True
@@ -302,6 +303,27 @@ def test_what_the_sources_took_is_told_once_it_is_known(flink: FlinkServer, watc
     wait_until(lambda: watching.taken()[-1] == 15, SECONDS, "both subtasks are added up")
     assert watching.taken() == sorted(watching.taken())
     assert set(watching.taken()) <= {0, 5, 10, 15}
+
+
+def test_what_a_share_of_the_workload_took_counts_as_all_of_it(flink: FlinkServer) -> None:
+    lines: list[dict[str, Any]] = []
+    cluster = Cluster()
+    watch = FlinkWatch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)), {"a": 12.5})
+    flink.jobs["f0"] = Job(taken=[0, 0])
+    watch.start()
+    watch.tell("starting", 0, "f0")
+    wait_until(lambda: any("taken" in line for line in lines), SECONDS, "it counts")
+    flink.jobs["f0"].taken = [10, 30]
+    wait_until(lambda: lines[-1]["taken"][1] == 500, SECONDS, "forty are a share of five hundred")
+    cluster.ended = True
+    watch.join(SECONDS)
+
+
+@pytest.mark.parametrize("counter", ["Source__bid[12].numRecordsOut", "Source__bid_12_.numRecordsOut"])
+def test_a_source_s_counter_names_its_stream(counter: str) -> None:
+    assert stream_of(counter) == "bid"
+    with pytest.raises(RuntimeError, match=r"must name the table that it reads, got 'Source__odd\.numRecordsOut'"):
+        stream_of("Source__odd.numRecordsOut")
 
 
 def test_a_busy_flink_is_asked_again(

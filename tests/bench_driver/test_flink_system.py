@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -20,6 +21,8 @@ import psutil
 import pytest
 
 from braid.bench_driver.dialects import flink
+from braid.bench_driver.nexmark_query import NexmarkQuery
+from braid.bench_driver.query_generator import generate_queries
 from braid.bench_driver.query_load.probes import PROBES
 from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
 from braid.bench_driver.queues.datasets import find_dataset
@@ -32,7 +35,7 @@ from braid.bench_driver.systems.flink_system import (
     cluster_options,
 )
 from braid.bench_driver.systems.system import OWN_GENERATOR, SystemFailedError, SystemOutput, UnsupportedError
-from braid.bench_driver.workload import Churn, StreamSpec, Workload
+from braid.bench_driver.workload import Churn, StreamSpec, Workload, load_workload
 from tests.kit.waiting import wait_until
 
 SECONDS = 20.0
@@ -227,6 +230,39 @@ def test_the_times_of_a_join_are_those_of_both_streams(stand_in: StandIn, journa
     assert [order["name"] for order in commands(journal, "declare")] == ["a", "b"]
     ((submitted,),) = (order["queries"] for order in commands(journal, "submit"))
     assert submitted["times"] == ["time_0", "time_1"]
+
+
+def test_nexmark_s_streams_have_their_shares_and_its_queries_their_event_times(
+    stand_in: StandIn, journal: Path
+) -> None:
+    stand_in()
+    workload = load_workload("nexmark:queries=[0,3,15]")
+    system = FlinkSystem(JOBS)
+    try:
+        system.start(workload, {})
+        system.offer(100_000)
+        system.deploy(generate_queries(workload, 3, 1), AT_ONCE)
+    finally:
+        system.stop()
+    assert commands(journal)[0]["of_workload"] == {"person": 50.0, "auction": 50 / 3, "bid": 50 / 46}
+    declared = {order["name"]: order["sql"] for order in commands(journal, "declare")}
+    rates = {name: re.search(r"'rows-per-second' = '(\d+)'", sql) for name, sql in declared.items()}
+    assert {name: rate and rate[1] for name, rate in rates.items()} == {
+        "person": "2000",
+        "auction": "6000",
+        "bid": "92000",
+    }
+    for stream in workload.streams:
+        for column, _ in find_dataset(stream.dataset).columns:
+            assert f"`{column}`" in declared[stream.name]
+    queries = [query for order in commands(journal, "submit") for query in order["queries"]]
+    assert [query["times"] for query in queries] == [["time_0"], ["time_0", "time_1"], None]
+    assert queries[0]["sql"] == "SELECT auction, bidder, price, `dateTime`, extra, `dateTime` AS time_0 FROM bid"
+
+
+def test_a_query_of_nexmark_that_looks_up_rows_is_unsupported(jobs: FlinkSystem) -> None:
+    with pytest.raises(UnsupportedError, match="Flink is not asked q13"):
+        jobs.deploy([NexmarkQuery(0), NexmarkQuery(13)], AT_ONCE)
 
 
 def test_rows_and_tuples_taken_are_what_the_program_says(jobs: FlinkSystem) -> None:
@@ -480,6 +516,21 @@ def test_a_real_run_of_a_statement_set() -> None:
         wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "windows come")
         wait_until(lambda: system.taken() and system.taken()[-1][1] > 10 * RATE, REAL_SECONDS, "tuples are taken")
         assert system.settings()["jobs"] == 1
+    finally:
+        system.stop()
+
+
+@real
+def test_a_real_run_of_nexmark() -> None:
+    """Flink takes all of its queries; tuples come at the rate of the workload, and rows with event times."""
+    workload = load_workload("nexmark")
+    system = FlinkSystem(STATEMENT_SET)
+    try:
+        system.start(workload, {})
+        system.offer(RATE)
+        assert system.deploy(generate_queries(workload, *workload.counts, 1), AT_ONCE).queries == 20
+        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "rows come")
+        assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(RATE, rel=0.3)
     finally:
         system.stop()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from braid.bench_driver.dialects import braid
-from braid.bench_driver.nexmark_query import BRAID, NexmarkQuery, texts
+from braid.bench_driver.nexmark_query import BRAID, FLINK, NexmarkQuery, texts
 from braid.bench_driver.query_generator import generate_queries
 from braid.bench_driver.query_load.probes import choose_probes
 from braid.bench_driver.queues.datasets import find_dataset
@@ -18,6 +20,8 @@ from tests.docs.pages import TOP, fences
 PAGE = (TOP / "docs" / "nexmark.md").read_text(encoding="utf-8")
 WORKLOAD = load_workload("nexmark")
 DAYS = (15, 16, 17)
+TIMES = re.compile(r"AS (?:latest|time_\d)\b")
+WINDOWS = re.compile(r"(?:RANGE|INTERVAL) '?(\d+)'? (SECOND|MINUTE|DAY)")
 
 
 @pytest.mark.parametrize("number", texts(BRAID))
@@ -74,6 +78,17 @@ def test_a_probe_gives_event_times_unless_its_windows_are_of_a_day(number: int) 
     assert bool(query.event_times) == (plain != probe) == (number not in DAYS)
     outermost = probe.partition(") [RANGE 1 MINUTE] Q")[0]
     assert all(f" AS {name}" in outermost for name in query.event_times)
+
+
+@pytest.mark.parametrize("number", WORKLOAD.options["queries"])
+def test_flink_is_asked_the_same_with_windows_as_functions(number: int) -> None:
+    query = NexmarkQuery(number)
+    for probe in (False, True):
+        ours, theirs = query.sql(BRAID, probe), query.sql(FLINK, probe)
+        assert "/*" not in theirs
+        assert " [RANGE" not in theirs
+        assert sorted(TIMES.findall(theirs)) == sorted(TIMES.findall(ours))
+        assert set(WINDOWS.findall(theirs)) == set(WINDOWS.findall(ours))
 
 
 def test_probes_are_queries_with_event_times() -> None:
