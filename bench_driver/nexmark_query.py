@@ -49,7 +49,7 @@ class NexmarkQuery:
 
     @property
     def event_times(self) -> tuple[str, ...]:
-        """The columns that a probe has for definition 3; none where its windows are of a day."""
+        """The columns that a probe has for definition 3; none where its rows are not read to see how late they come."""
         names = {name for comment in _COMMENT.findall(texts(BRAID)[self.number]) for name in _TIME.findall(comment)}
         return tuple(sorted(names - {"latest"})) or tuple(names)
 

@@ -274,6 +274,6 @@ def _answerable(queries: Sequence[Query]) -> Sequence[QuerySpec | NexmarkQuery]:
 
 def _query_command(query: QuerySpec | NexmarkQuery, probe: bool) -> dict[str, Any]:
     if isinstance(query, NexmarkQuery):
-        return {"sql": query.sql(FLINK, probe), "times": (list(query.event_times) or None) if probe else None}
+        return {"sql": query.sql(FLINK, probe), "times": list(query.event_times) if probe else None}
     times = list(common.event_time_columns(query)) if probe else None
     return {"sql": flink.query_sql(query, probe), "times": times}

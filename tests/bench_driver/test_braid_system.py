@@ -156,7 +156,7 @@ def test_braid_runs_all_queries_of_nexmark_over_streams_that_keep_step(
         others = [query["id"] for query in running if query["id"] not in of_a_minute]
         assert len(others) == 13
         wait_until(lambda: all(api.query(query)["rows_out"] for query in others), 90, "windows of ten seconds end")
-        wait_until(lambda: bool(braid.outputs()), 30, "probes give rows")
+        wait_until(lambda: bool(braid.outputs()), 30, "probes tell event times")
         assert braid.left_out() is None
 
 

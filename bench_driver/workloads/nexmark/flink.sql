@@ -1,7 +1,7 @@
 -- NEXMark's queries for Flink where they are not as for Braid: the same windows as table-valued functions.
 
 -- q3
-SELECT P.name, P.city, P.state, A.id/*, P.dateTime AS time_0, A.dateTime AS time_1*/
+SELECT P.name, P.city, P.state, A.id
 FROM (SELECT * FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(dateTime), INTERVAL '1' MINUTE))) A
 JOIN (SELECT * FROM TABLE(TUMBLE(TABLE person, DESCRIPTOR(dateTime), INTERVAL '1' MINUTE))) P
 ON A.seller = P.id AND A.window_start = P.window_start AND A.window_end = P.window_end
@@ -31,7 +31,7 @@ ON B.price = B1.maxprice AND B.window_start = B1.window_start AND B.window_end =
 
 -- q9
 SELECT id, itemName, description, initialBid, reserve, auction_dateTime AS dateTime, expires, seller, category, extra,
-  auction, bidder, price, bid_dateTime, bid_extra/*, bid_dateTime AS time_0*/
+  auction, bidder, price, bid_dateTime, bid_extra
 FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, id ORDER BY price DESC, bid_dateTime ASC) AS rownum
   FROM (
@@ -53,7 +53,7 @@ SELECT auction, bidder, 0.908 * price AS price,
     WHEN HOUR(dateTime) <= 6 OR HOUR(dateTime) >= 20 THEN 'nightTime'
     ELSE 'otherTime'
   END AS bidTimeType,
-  dateTime, extra, CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS c_counts/*, dateTime AS time_0*/
+  dateTime, extra, CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS c_counts
 FROM bid
 WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000;
 
@@ -102,7 +102,7 @@ FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '1' DAY))
 GROUP BY window_start, window_end, auction, DATE_FORMAT(dateTime, 'yyyy-MM-dd');
 
 -- q18
-SELECT auction, bidder, price, channel, url, dateTime, extra/*, dateTime AS time_0*/
+SELECT auction, bidder, price, channel, url, dateTime, extra
 FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, bidder, auction ORDER BY dateTime DESC) AS rank_number
   FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '1' MINUTE))
@@ -112,12 +112,12 @@ WHERE rank_number <= 1;
 -- q20
 SELECT auction, bidder, price, channel, url, CAST(B.dateTime AS TIMESTAMP(3)) AS bid_dateTime, B.extra AS bid_extra,
   itemName, description, initialBid, reserve, CAST(A.dateTime AS TIMESTAMP(3)) AS auction_dateTime, expires, seller,
-  category, A.extra AS auction_extra/*, B.dateTime AS time_0, A.dateTime AS time_1*/
+  category, A.extra AS auction_extra
 FROM (SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '1' MINUTE))) B
 JOIN (SELECT * FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(dateTime), INTERVAL '1' MINUTE))) A
 ON B.auction = A.id AND B.window_start = A.window_start AND B.window_end = A.window_end
 WHERE A.category = 10;
 
 -- q22
-SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3) AS dir1, SPLIT_INDEX(url, '/', 4) AS dir2, SPLIT_INDEX(url, '/', 5) AS dir3/*, dateTime AS time_0*/
+SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3) AS dir1, SPLIT_INDEX(url, '/', 4) AS dir2, SPLIT_INDEX(url, '/', 5) AS dir3
 FROM bid;
