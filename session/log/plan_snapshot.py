@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -18,6 +19,8 @@ EVERY_EPOCHS = 100
 MAX_EPOCHS = 1000
 SNAPSHOTS_KEPT = 2
 CHANGELOGS_KEPT = 10_000
+
+_live_fields = attrgetter(*(field.name for field in fields(LiveQuery)))  # a QueryRecord has them all by the same names
 
 
 class Pace:
@@ -58,11 +61,7 @@ class PlanSnapshot:
 def take(state: SessionState) -> PlanSnapshot:
     """Return a snapshot at the epoch of the last batch."""
     active = state.active
-    return PlanSnapshot(
-        state.active_epoch,
-        [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in active.queries],
-        active.state_json(),
-    )
+    return PlanSnapshot(state.active_epoch, [_live_fields(record) for record in active.queries], active.state_json())
 
 
 def write(storage: Storage, snapshot: PlanSnapshot) -> None:

@@ -505,8 +505,9 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
         driver = Driver(tmp_path / "data")
     driver.stream()
     live = LiveQueries()
+    mixed = AGGREGATION.replace("WHERE", "WHERE user_id = gem_pack AND")
     for number in range(12):
-        sql = (SELECTION, AGGREGATION, TESTED_JOIN)[number % 3]
+        sql = (SELECTION, AGGREGATION, TESTED_JOIN, mixed)[number % 4]
         driver.create(sql.format("purchases", number))
         if number % 4 == 2:
             driver.session.queries.delete(f"q-{number}")
@@ -525,6 +526,7 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
                 k: v for k, v in live.to_json().items() if k != "queries"
             }
     assert len(driver.storage.names("plans")) >= 2
+    assert {query.is_alone for query in live.by_slot.values()} == {False, True}
     assert any(record["regrouped"] for record in driver.changelogs())
     numbers = [split["number"] for record in driver.changelogs() for split in record["split"]]
     assert len(set(numbers)) > 2
