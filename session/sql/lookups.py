@@ -27,7 +27,7 @@ from braid.session.sql.join_scope import JoinScope
 from braid.session.sql.relations import Relations
 from braid.session.sql.scope import Columns, JoinedTable, Scope, column_of
 from braid.session.sql.statements import UNNEST, JoinedSource, Select
-from braid.session.sql.syntax import Node, conjuncts, walk
+from braid.session.sql.syntax import Node, conjunction, conjuncts, walk
 from braid.session.sql.tables_alone import over_one_row
 from braid.sources.connectors.one_row import is_one_row
 from braid.sources.connectors.static_table import TableVersion
@@ -112,7 +112,7 @@ class _Lookups:
         where = [node for node in self._where if id(node) not in self._used_nodes]
         first, *joined = streams
         select = replace(
-            self._select, source=first.source, joins=tuple(stream.joined for stream in joined), where=_and(where)
+            self._select, source=first.source, joins=tuple(stream.joined for stream in joined), where=conjunction(where)
         )
         return select, [
             Scope(select.sql, s.source, s.stream, s.tables, s.lookups, self._merged[s.number]) for s in streams
@@ -134,7 +134,7 @@ class _Lookups:
             # the unqualified name means the left column, but the stream's where a table is on the left of it
             hidden = earlier[0] if input_.is_stream and not earlier[0].is_stream else input_
             self._merged[hidden.number].add(name.lower())
-        input_.joined = replace(input_.joined, on=_and(conditions), using=())
+        input_.joined = replace(input_.joined, on=conjunction(conditions), using=())
 
     def _has_column(self, input_: SelectInput, name: str) -> bool:
         """Return whether an input has a column of this name that USING has not merged into another input's."""
@@ -358,10 +358,3 @@ def _free_name(name: str, columns: Sequence[str], host: SelectInput) -> str:
     taken = {*host.stream.schema.names, *(t.column(f).name for t in host.tables for f in t.schema.fields)}
     names = (name if number == 1 else f"{name}#{number}" for number in count(1))
     return next(free for free in names if taken.isdisjoint(f"{free}.{column}" for column in columns))
-
-
-def _and(nodes: Sequence[Node]) -> Node | None:
-    if len(nodes) <= 1:
-        return nodes[0] if nodes else None
-    depth, size = 1 + max(node.depth for node in nodes), 1 + sum(node.size for node in nodes)
-    return Node("call", nodes[0].at, "and", tuple(nodes), depth, size)

@@ -17,8 +17,8 @@ from braid.operators.windows import sliding
 from braid.session.sql.aggregates import first_aggregate
 from braid.session.sql.constants import constant
 from braid.session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
-from braid.session.sql.syntax import Node, conjuncts, walk
-from braid.sources.core.schema import BIGINT, INT
+from braid.session.sql.syntax import Node, always_zero, call_node, conjunction, conjuncts, walk, zero
+from braid.sources.core.schema import BIGINT
 
 SUBQUERY_NODE = "subquery"
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
@@ -72,11 +72,7 @@ class _SemiJoins:
                 self._rewrite(node)
             else:
                 self._where.append(node)
-        where = None
-        if self._where:
-            first, *others = self._where
-            where = Node("call", first.at, "and", tuple(self._where)) if others else first
-        return replace(self._select, joins=(*self._select.joins, *self._joins), where=where)
+        return replace(self._select, joins=(*self._select.joins, *self._joins), where=conjunction(self._where))
 
     def _rewrite(self, node: Node) -> None:
         negated = node.kind == "call" and node.value == "not"
@@ -121,16 +117,16 @@ class _SemiJoins:
     def _anti_in(self, value: Node, subquery: Node) -> None:
         source, name = self._distinct(subquery)
         self._join(source, self._equal(value, name), left=True)
-        self._where.append(self._call("is_null", name))
+        self._where.append(call_node("is_null", name))
         counts, (nulls,) = self._counts(subquery)
         self._where.append(
-            self._call(
+            call_node(
                 "or",
-                self._call("is_null", nulls),
-                self._call(
+                call_node("is_null", nulls),
+                call_node(
                     "and",
-                    self._call("=", nulls, self._number(0)),
-                    self._call("not", self._call("is_null", value)),
+                    call_node("=", nulls, zero(self._select.start)),
+                    call_node("not", call_node("is_null", value)),
                 ),
             )
         )
@@ -162,7 +158,7 @@ class _SemiJoins:
         nested = replace(inner, items=(replace(item, alias=column),))
         value = Node("name", at, (column,))
         rows, values = (Node("aggregate", at, "count", (each,)) for each in (Node("star", at, None), value))
-        nulls = self._call("-", rows, values)
+        nulls = call_node("-", rows, values)
         source = WindowedSource(f"{alias} rows", at, window=self._window, select=nested)
         items = (SelectItem(nulls, f"{alias} nulls", ""), self._one(alias, at))
         counted = Select(self._sql, inner.start, inner.end, items, source)
@@ -188,9 +184,9 @@ class _SemiJoins:
                     "A subquery of EXISTS is compared with the outer rows by equal columns, as in r.k = a.k.", node.at
                 )
         alias = self._alias()
-        where = None if not own else own[0] if len(own) == 1 else Node("call", own[0].at, "and", tuple(own))
+        where = conjunction(own)
         if not pairs:
-            pairs = [(self._zero(self._event_time), self._number(0))]
+            pairs = [(always_zero(self._event_time), zero(self._select.start))]
             count = Node("aggregate", subquery.at, "count", (Node("star", subquery.at, None),))
             one_row = (SelectItem(count, f"{alias} rows", ""), self._one(alias, subquery.at))
             exists = replace(inner, items=one_row, where=where)
@@ -200,11 +196,10 @@ class _SemiJoins:
             items = tuple(SelectItem(key, name, name) for (_, key), name in zip(pairs, columns, strict=True))
             exists = replace(inner, items=items, group_by=tuple(key for _, key in pairs), where=where)
             names = [Node("name", subquery.at, (alias, name)) for name in columns]
-        on = [self._call("=", outer, name) for (outer, _), name in zip(pairs, names, strict=True)]
-        condition = on[0] if len(on) == 1 else Node("call", subquery.at, "and", tuple(on))
-        self._join(self._source(alias, subquery.at, exists), condition, left=negated)
+        on = [call_node("=", outer, name) for (outer, _), name in zip(pairs, names, strict=True)]
+        self._join(self._source(alias, subquery.at, exists), conjunction(on), left=negated)
         if negated:
-            self._where.append(self._call("is_null", names[0]))
+            self._where.append(call_node("is_null", names[0]))
 
     def _pair(self, node: Node, own_names: set[str]) -> tuple[Node, Node]:
         """Return the sides of an equality, that of the outer rows first."""
@@ -248,23 +243,19 @@ class _SemiJoins:
                     "A subquery that is compared, and is not NULL where there are no rows, has no HAVING; write CASE.",
                     inner.having.at,
                 )
-            is_empty = self._call("is_null", Node("name", at, (alias, f"{alias} one")))
+            is_empty = call_node("is_null", Node("name", at, (alias, f"{alias} one")))
             self._join(source, self._same_row(source), left=True)
-            self._where.append(self._call(comparison, value, self._call("case", is_empty, of_nothing, name)))
+            self._where.append(call_node(comparison, value, call_node("case", is_empty, of_nothing, name)))
         elif comparison == "=":
             self._join(source, self._equal(value, name))
         else:
             self._join(source, self._same_row(source))
-            self._where.append(self._call(comparison, value, name))
+            self._where.append(call_node(comparison, value, name))
 
     def _check_uncorrelated(self, inner: Select, at: int) -> None:
         own = {(s.alias or s.stream).lower() for s in (inner.source, *(j.source for j in inner.joins))}
-        named = (
-            {n.value[0].lower() for n in walk(inner.where) if n.kind == "name" and len(n.value) > 1}
-            if inner.where
-            else set()
-        )
-        if outer := sorted(named & self._outer_names - own):
+        names = [] if inner.where is None else [node.value for node in walk(inner.where) if node.kind == "name"]
+        if outer := sorted({name[0].lower() for name in names if len(name) > 1} & self._outer_names - own):
             raise self._sql.not_allowed(
                 f"A subquery that is compared has no columns of the outer row; this names {outer[0]!r}. Group it, and"
                 " join: FROM s [RANGE 8 SECONDS] AS a JOIN (SELECT k, AVG(x) AS mean FROM s [RANGE 8 SECONDS]"
@@ -308,32 +299,21 @@ class _SemiJoins:
     def _source(self, alias: str, at: int, select: Select) -> WindowedSource:
         return WindowedSource(alias, at, alias, self._window, at, select=select, is_hidden=True)
 
-    def _join(self, source: WindowedSource, on: Node, left: bool = False) -> None:
+    def _join(self, source: WindowedSource, on: Node | None, left: bool = False) -> None:
         self._joins.append(JoinedSource(source, left, on))
 
     def _equal(self, value: Node, name: Node) -> Node:
         if not any(node.kind == "name" for node in walk(value)):  # inputs are compared by columns
-            value = self._call("case", self._call("is_null", self._event_time), value, value)
-        return self._call("=", value, name)
+            value = call_node("case", call_node("is_null", self._event_time), value, value)
+        return call_node("=", value, name)
 
     def _same_row(self, source: WindowedSource) -> Node:
         """Return the condition that joins each row of the window with the one row of an input."""
         one = Node("name", source.at, (source.stream, f"{source.stream} one"))
-        return self._call("=", self._zero(self._event_time), one)
-
-    def _zero(self, node: Node) -> Node:
-        """Return 0 as an expression over a column, since inputs are compared by columns."""
-        is_null = self._call("is_null", node)
-        return Node("call", node.at, "case", (is_null, self._number(0), self._number(0)))
+        return call_node("=", always_zero(self._event_time), one)
 
     def _one(self, alias: str, at: int) -> SelectItem:
-        return SelectItem(Node("literal", at, Literal(0, INT)), f"{alias} one", "")
-
-    def _number(self, value: int) -> Node:
-        return Node("literal", self._select.start, Literal(value, INT if value == 0 else BIGINT))
-
-    def _call(self, function: str, *children: Node) -> Node:
-        return Node("call", children[0].at, function, children)
+        return SelectItem(zero(at), f"{alias} one", "")
 
 
 def _of_nothing(node: Node) -> Node:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from braid.operators import expressions
+from braid.sources.core.schema import INT
 
 NodeKind = Literal["name", "star", "literal", "interval", "call", "aggregate", "cast", "subquery"]
 
@@ -46,7 +49,25 @@ def walk(node: Node) -> Iterator[Node]:
 
 def call_node(function: str, *children: Node) -> Node:
     """Return a call of a function that stands where its first argument does."""
-    return Node("call", children[0].at, function, children)
+    depth, size = 1 + max(node.depth for node in children), 1 + sum(node.size for node in children)
+    return Node("call", children[0].at, function, children, depth, size)
+
+
+def conjunction(nodes: Sequence[Node]) -> Node | None:
+    """Return the AND of some conditions, None of none."""
+    if len(nodes) <= 1:
+        return nodes[0] if nodes else None
+    return call_node("and", *nodes)
+
+
+def zero(at: int) -> Node:
+    """Return the number 0."""
+    return Node("literal", at, expressions.Literal(0, INT))
+
+
+def always_zero(node: Node) -> Node:
+    """Return 0 as an expression over the columns of another one, since inputs are compared by columns."""
+    return call_node("case", call_node("is_null", node), zero(node.at), zero(node.at))
 
 
 def conjuncts(node: Node) -> Iterator[Node]:

@@ -7,10 +7,8 @@ are no values, and so is three anti-joins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from braid.operators.expressions import Literal
 from braid.operators.functions.coercion import UNTYPED_NULL
 from braid.operators.lookup.lookups import ANTI, SEMI
 from braid.session.sql.aggregates import first_aggregate
@@ -18,9 +16,8 @@ from braid.session.sql.inputs import KnownTables, find_input, is_table
 from braid.session.sql.relations import Relations
 from braid.session.sql.semi_joins import SUBQUERY_NODE, has_subqueries
 from braid.session.sql.statements import JoinedSource, Select
-from braid.session.sql.syntax import Node, call_node, conjuncts, walk
+from braid.session.sql.syntax import Node, always_zero, call_node, conjunction, conjuncts, walk, zero
 from braid.sources.connectors.static_table import TableVersion
-from braid.sources.core.schema import INT
 
 
 def with_table_subqueries(select: Select, catalog: Relations, tables: KnownTables, event_time: str) -> Select:
@@ -39,7 +36,7 @@ def with_table_subqueries(select: Select, catalog: Relations, tables: KnownTable
         else:
             alias = f"lookup {len(joins) + 1}"
             joins += _Lookup(select, subqueries[0], table, alias, event_time).of(node)
-    return replace(select, joins=(*select.joins, *joins), where=_all(others) if others else None)
+    return replace(select, joins=(*select.joins, *joins), where=conjunction(others))
 
 
 def _table_of(inner: Select, catalog: Relations, tables: KnownTables) -> TableVersion | None:
@@ -107,8 +104,8 @@ class _Lookup:
         equal = call_node("=", value, member)
         if not negated:
             return [self._join(SEMI, 0, equal)]
-        has_null = call_node("=", always(value), _where_null(member))
-        has_row = call_node("=", _where_null(value), always(member))
+        has_null = call_node("=", always_zero(value), _where_null(member))
+        has_row = call_node("=", _where_null(value), always_zero(member))
         return [self._join(ANTI, number, on) for number, on in enumerate((equal, has_null, has_row))]
 
     def _exists(self) -> Node:
@@ -118,15 +115,17 @@ class _Lookup:
             if node.value == "=" and self._alias not in _names(sides[0]) and _names(sides[1]) == {self._alias}:
                 self._correlated.remove(node)
                 return call_node("=", *sides)
-        return call_node("=", always(self._outer), always(self._first))
+        return call_node("=", always_zero(self._outer), always_zero(self._first))
 
     def _join(self, keeps: str, number: int, equal: Node) -> JoinedSource:
         """Return a lookup by an equality whose right side is of the table; rows that WHERE excludes have no key."""
         outer, key = equal.children
-        if self._own:
-            key = call_node("case", _all(self._own), key, Node("literal", self._at, UNTYPED_NULL))
+        own = conjunction(self._own)
+        if own is not None:
+            key = call_node("case", own, key, Node("literal", self._at, UNTYPED_NULL))
         alias = f"{self._alias}{' again' * number}"
-        on = _all([call_node("=", outer, key), *self._correlated])
+        is_found = call_node("=", outer, key)
+        on = call_node("and", is_found, *self._correlated) if self._correlated else is_found
         source = replace(self._inner.source, at=self._at, alias=alias, is_hidden=True)
         return JoinedSource(source, on=_realiased(on, self._alias, alias), keeps=keeps)
 
@@ -141,14 +140,9 @@ class _Lookup:
         return replace(node, children=tuple(map(self._qualified, node.children)))
 
 
-def always(node: Node) -> Node:
-    """Return 0 as an expression over the columns of another one: with it, each row has a key."""
-    return call_node("case", call_node("is_null", node), _zero(node), _zero(node))
-
-
 def _where_null(node: Node) -> Node:
     """Return 0 where an expression is NULL, else NULL."""
-    return call_node("case", call_node("is_null", node), _zero(node), Node("literal", node.at, UNTYPED_NULL))
+    return call_node("case", call_node("is_null", node), zero(node.at), Node("literal", node.at, UNTYPED_NULL))
 
 
 def _names(node: Node) -> set[str]:
@@ -159,11 +153,3 @@ def _realiased(node: Node, old: str, new: str) -> Node:
     if node.kind == "name" and node.value[0] == old:
         return replace(node, value=(new, *node.value[1:]))
     return replace(node, children=tuple(_realiased(child, old, new) for child in node.children))
-
-
-def _zero(node: Node) -> Node:
-    return Node("literal", node.at, Literal(0, INT))
-
-
-def _all(nodes: Sequence[Node]) -> Node:
-    return nodes[0] if len(nodes) == 1 else call_node("and", *nodes)

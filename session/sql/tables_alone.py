@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from braid.session.sql.inputs import ONE_ROW, SelectInput
 from braid.session.sql.statements import JoinedSource, Select, WindowedSource
-from braid.session.sql.syntax import Node, call_node
-from braid.session.sql.table_subqueries import always
+from braid.session.sql.syntax import Node, always_zero, call_node
 from braid.sources.connectors.one_row import TIME
 
 
@@ -16,7 +15,7 @@ def over_one_row(select: Select, first: SelectInput) -> Select:
     at = select.source.at
     row = Node("name", at, (ONE_ROW, TIME))
     column = Node("name", at, (first.alias, first.version.definition.schema.names[0]))
-    where = call_node("=", always(row), always(column))
+    where = call_node("=", always_zero(row), always_zero(column))
     where = where if select.where is None else call_node("and", where, select.where)
     source = WindowedSource(ONE_ROW, at, is_hidden=True)
     return replace(select, joins=(*select.joins, JoinedSource(source)), where=where)
