@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from braid.session.commands.plans import Plans
 from braid.session.commands.query_requests import PlannedQuery
-from braid.sources.core.errors import Overloaded
+from braid.sources.core.errors import LimitReached, Overloaded
 
 FRESH_SECONDS = 2.0
 RETRY_AFTER_SECONDS = 30
@@ -37,7 +37,7 @@ class Capacity:
             return
         own_cores, allowed = self._cores_of(tenant), cost_share * cores
         if own_cores + added > allowed:
-            raise Overloaded(
+            raise LimitReached(
                 f"The queries of this tenant may keep {allowed:.3g} cores busy (quota cost_share {cost_share:g}); they"
                 f" take {own_cores:.3g}, and {_subject(planned)} would take about {added:.3g} more. Delete some first.",
                 retry_after=RETRY_AFTER_SECONDS,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from braid.session.access.principal import Quotas
-from braid.sources.core.errors import Overloaded
+from braid.sources.core.errors import LimitReached
 
 MINUTE = 60.0
 
@@ -62,12 +62,12 @@ class Meters:
         self._rows = None if rows is None else TokenBucket(rows, rows, clock)
 
     def count_creations(self, queries: int) -> None:
-        """Count queries that are to be created; Overloaded for more than the tenant may create now."""
+        """Count queries that are to be created; LimitReached for more than the tenant may create now."""
         if self._creations is None:
             return
         seconds, limit = self._creations.take(queries), self.quotas.creations_a_minute
         if seconds:
-            raise Overloaded(
+            raise LimitReached(
                 f"This tenant may create {limit} queries a minute, and no more at once (quota creations_a_minute); got"
                 f" {queries}, more than it has left. "
                 + ("Try again later." if queries <= (limit or 0) else f"Send at most {limit} at once."),
@@ -75,10 +75,10 @@ class Meters:
             )
 
     def rows_at_once(self, limit: int) -> int:
-        """Return how many of ``limit`` rows a page may have now; Overloaded when none may be read yet."""
+        """Return how many of ``limit`` rows a page may have now; LimitReached when none may be read yet."""
         seconds = self.rows_paused()
         if seconds:
-            raise Overloaded(
+            raise LimitReached(
                 f"This tenant may read {self.quotas.result_rows_a_second} rows a second (quota result_rows_a_second)."
                 " Read on from the same cursor later.",
                 retry_after=_retry_after(seconds),

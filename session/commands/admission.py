@@ -17,7 +17,7 @@ from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.query_record import QueryRecord
 from braid.session.state.session_state import SessionState
 from braid.sources.connectors.static_table import INLINE
-from braid.sources.core.errors import Conflict, Overloaded, UnknownObject
+from braid.sources.core.errors import Conflict, LimitReached, UnknownObject
 from braid.sources.core.names import name_key
 from braid.sources.core.replays import origin_of
 
@@ -62,7 +62,7 @@ def check_new_queries(
     others, new = on_their_way or {}, sum(1 + len(p.subqueries) for p in planned)
     unfinished = state.queries.unfinished + sum(others.values()) - (replaced is not None)
     if unfinished + new > limit:
-        raise Overloaded(
+        raise LimitReached(
             f"Cannot create {new} queries: {unfinished} run, and at most {limit} may (setting max_queries)."
             " Delete some first.",
             retry_after=10,
@@ -71,7 +71,7 @@ def check_new_queries(
         of_tenant = state.queries.unfinished_of(owner.tenant) + others.get(owner.tenant, 0)
         running = of_tenant - (replaced is not None)
         if running + new > owner.max_running:
-            raise Overloaded(
+            raise LimitReached(
                 f"Cannot create {new} queries: {running} of this tenant run, and at most"
                 f" {owner.max_running} may (quota running_queries). Delete some first.",
                 retry_after=10,

@@ -138,6 +138,12 @@ class Overloaded(BraidError):
         self.retry_after = retry_after
 
 
+class LimitReached(Overloaded):
+    """A quota of the tenant, or the most queries that the service takes, would be exceeded."""
+
+    title = "Limit reached"
+
+
 class NotReady(BraidError):
     """The service is starting, stopping or recovering."""
 

@@ -49,4 +49,9 @@ def decode(body: bytes, content_type: str, schema: Schema, limits: DecodingLimit
             if decoder is decode_csv_body:
                 return decoder(body, schema, limits)  # likewise
             raise MalformedRequest(f"The body must be UTF-8; byte {problem.start + 1} is not.") from None
+    if decoder is decode_ndjson and body[:64].lstrip()[:1] == b"[" and body[-64:].rstrip()[-1:] == b"]":
+        raise MalformedRequest(
+            "NDJSON must be one JSON object a line, got a JSON array. Send the array as application/json (braid push"
+            " --format json)."
+        )
     return decoder(body, schema, limits)

@@ -214,7 +214,7 @@ def test_too_many_queries_are_told_when_to_come_again(tmp_path: Path) -> None:
         rest.query()  # running, so that nothing changes by itself
         before = rest.everything()
         response = rest.client.post("/queries", json=[{"sql": ALL}, {"sql": ALL}])
-        assert rest.read(response, 429)["title"] == "Overloaded"
+        assert rest.read(response, 429)["title"] == "Limit reached"
         assert int(response.headers["retry-after"]) >= 1
         assert rest.post("/queries", [{"sql": ALL}] * 3, 413)["status"] == 413
         assert rest.everything() == before

@@ -62,14 +62,23 @@ def parse_range(cursor: Cursor) -> Window | SessionWindow:
             " ends."
         )
     size = slide = parse_duration(cursor, "the size of the window")
+    _refuse_trigger(cursor)
     if cursor.at("]") and cursor.ahead() == "[" and cursor.ahead(2) in ("SLIDE", "SLICE"):
         cursor.advance()
         cursor.advance()
     if cursor.at("SLIDE", "SLICE"):
         cursor.advance()
         slide = parse_duration(cursor, "the slide of the window")
+    _refuse_trigger(cursor)
     cursor.expect("]")
     return make_window(cursor, at, size, slide)
+
+
+def _refuse_trigger(cursor: Cursor) -> None:
+    if cursor.at("TRIGGER"):
+        raise cursor.not_allowed(
+            "TRIGGER is not supported; close the window with ], and write EMIT STREAM at the end for every change."
+        )
 
 
 @dataclass(frozen=True)

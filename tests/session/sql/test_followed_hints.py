@@ -56,6 +56,11 @@ def planned(sql: str) -> None:
         ("SELECT price FROM purchases QUALIFY price > 1", "(SELECT MAX(x) FROM s)", HIGHEST),
         (f"SELECT price {WINDOW} ORDER BY price DESC", "(SELECT MAX(x) FROM s)", HIGHEST),
         (
+            "SELECT COUNT(*) AS n FROM purchases [RANGE 8 SECONDS TRIGGER 1 SECOND]",
+            "EMIT STREAM",
+            f"SELECT COUNT(*) AS n {WINDOW} EMIT STREAM",
+        ),
+        (
             f"SELECT COUNT(*) AS n {WINDOW} TRIGGER ON WATERMARK",
             "EMIT STREAM",
             f"SELECT COUNT(*) AS n {WINDOW} EMIT STREAM",

@@ -83,6 +83,12 @@ def test_malformed_lines_are_told_with_their_number_and_text() -> None:
     assert third.detail == "line 6 must be a JSON object, got an array"
 
 
+@pytest.mark.parametrize("body", [b'[{"user_id": 1}]', b'\n[\n {"user_id": 1}\n]\n'])
+def test_an_array_sent_as_ndjson_is_refused_with_the_type_to_send(body: bytes) -> None:
+    with pytest.raises(MalformedRequest, match="Send the array as application/json"):
+        decode(body, NDJSON, PURCHASES)
+
+
 @pytest.mark.parametrize(
     ("line", "part"),
     [
