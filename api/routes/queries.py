@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
@@ -144,11 +144,13 @@ def list_queries(
     state: Annotated[str | None, Query(description=f"One of {', '.join(STATES)}.")] = None,
     label: Annotated[str | None, Query(description="`name` or `name=value`.")] = None,
     name: Annotated[str | None, Query(description="Text that is part of the name, whatever the case.")] = None,
+    text: Annotated[str | None, Query(description="Text that is part of the name or SQL, whatever the case.")] = None,
+    order: Annotated[Literal["oldest", "newest"], Query(description="Which queries come first.")] = "oldest",
     limit: Annotated[int, Query(ge=1, description=f"Most queries; at most {MAX_LISTED}.")] = 100,
     cursor: Annotated[str | None, Query(description="The cursor of the page before.")] = None,
 ) -> Response:
-    """List queries, oldest first, in pages; `cursor` is null on the last."""
-    page = caller.list_queries(state, label, min(limit, MAX_LISTED), cursor, name)
+    """List queries in pages; `cursor` is null on the last."""
+    page = caller.list_queries(state, label, min(limit, MAX_LISTED), cursor, name, text, order == "newest")
     return Response(orjson.dumps(page), media_type="application/json")
 
 

@@ -139,9 +139,11 @@ class TenantSession:
         limit: int = 100,
         cursor: str | None = None,
         name: str | None = None,
+        text: str | None = None,
+        newest_first: bool = False,
     ) -> dict[str, Any]:
         """Return a page of queries."""
-        return self.session.lookup.page(state, label, limit, cursor, name, self.principal)
+        return self.session.lookup.page(state, label, limit, cursor, name, text, newest_first, self.principal)
 
     def query_plan(self, id_or_name: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""

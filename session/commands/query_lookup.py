@@ -59,26 +59,30 @@ class RunningQuery:
 
 @dataclass(frozen=True)
 class QueryFilter:
-    """What a query must have to be listed; None means anything. ``name`` is in lower case."""
+    """What a query must have to be listed; None means anything. ``name`` and ``text`` are in lower case."""
 
     label: str | None
     value: str | None
     name: str | None
+    text: str | None
     reader: Principal
 
     @classmethod
-    def of(cls, label: str | None, name: str | None, reader: Principal) -> QueryFilter | None:
+    def of(cls, label: str | None, name: str | None, text: str | None, reader: Principal) -> QueryFilter | None:
         """Read the filters of GET /queries; None when a reader that sees everything has none."""
-        if label is None and not name and ADMIN in reader.rights:
+        if label is None and not name and not text and ADMIN in reader.rights:
             return None
         key, equals, value = (label or "").partition("=")
-        return cls(None if label is None else key, value if equals else None, name.lower() if name else None, reader)
+        name, text = (part.lower() if part else None for part in (name, text))
+        return cls(None if label is None else key, value if equals else None, name, text, reader)
 
     def matches(self, record: QueryRecord) -> bool:
         """Whether a query is to be listed."""
         if not self.reader.sees(record.tenant):
             return False
         if self.name is not None and self.name not in (record.name or "").lower():
+            return False
+        if self.text is not None and not any(self.text in part.lower() for part in (record.name or "", record.sql)):
             return False
         return self.label is None or (self.label in record.labels and self.value in (None, record.labels[self.label]))
 
@@ -204,13 +208,15 @@ class QueryLookup:
         limit: int = 100,
         cursor: str | None = None,
         name: str | None = None,
+        text: str | None = None,
+        newest_first: bool = False,
         reader: Principal = ANYONE,
     ) -> dict[str, Any]:
-        """Return ``{"queries", "cursor"}``: a page of queries, oldest first; ``cursor`` is None after the last.
+        """Return ``{"queries", "cursor"}``: a page of queries in order; ``cursor`` is None after the last.
 
-        ``label`` is ``name`` or ``name=value``; ``name`` is part of the query's name, whatever the case. A page may be
-        short when its queries are long, and even empty when many had to be looked at to find those that the reader
-        sees: only a cursor of None says that there are no more.
+        ``label`` is ``name`` or ``name=value``; ``name`` is part of the query's name and ``text`` of its name or SQL,
+        whatever the case. A page may be short when its queries are long, and even empty when many had to be looked at
+        to find those that the reader sees: only a cursor of None says that there are no more.
         """
         if state is not None and state not in STATES:
             raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
@@ -218,14 +224,14 @@ class QueryLookup:
             raise MalformedRequest(f"limit must be from 1 to {MAX_LISTED}; got {limit!r}.")
         if cursor is not None and not _is_id(cursor):
             raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
-        after = 0 if cursor is None else number_of(cursor)
-        query_filter = QueryFilter.of(label, name, reader)
+        after = number_of(cursor) if cursor is not None else self._state.next_query if newest_first else 0
+        query_filter = QueryFilter.of(label, name, text, reader)
         with self._lock:  # both at one moment: a query that moves to the archive in between would be missed
-            archived = self._archive.after(after, state)
+            archived = self._archive.after(after, state, newest_first)
             count = limit + 1 if state is None and query_filter is None else len(self._state.queries)
-            records = self._state.queries.after(after, count)
+            records = self._state.queries.after(after, count, newest_first)
         live = ((number_of(record.id), record) for record in records)
-        candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_number_of_entry)
+        candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_number_of_entry, reverse=newest_first)
         page: list[dict[str, Any]] = []
         looked_at = size = 0
         for number, entry in candidates:

@@ -154,14 +154,17 @@ class Archive:
         candidates = map(self._read, self._index.find_name(name))
         return next((record for record in candidates if record is not None and record.full_name == name), None)
 
-    def after(self, number: int, state: str | None = None) -> Iterator[tuple[int, Callable[[], QueryRecord | None]]]:
+    def after(
+        self, number: int, state: str | None = None, newest_first: bool = False
+    ) -> Iterator[tuple[int, Callable[[], QueryRecord | None]]]:
         """Return the queries as of now in ``state``, or in any, whose number is above ``number``, in order.
 
-        Each is a number and a function that reads the query; it returns None for a query that has just expired.
+        With ``newest_first`` those whose number is below it, the greatest first. Each is a number and a function that
+        reads the query; it returns None for a query that has just expired.
         """
         if state not in (None, *FINAL_STATES):
             return iter(())
-        places = self._index.after(number, None if state is None else FINAL_STATES.index(state))
+        places = self._index.after(number, None if state is None else FINAL_STATES.index(state), newest_first)
         return ((query_number, partial(self._read, place)) for query_number, place in places)
 
     def _read(self, place: RecordPlace) -> QueryRecord | None:

@@ -137,12 +137,24 @@ class ArchiveIndex:
             if place is not None:
                 yield place
 
-    def after(self, number: int, state: int | None = None) -> Iterator[tuple[int, RecordPlace]]:
-        """Yield number and place of the queries with a greater number, in order; of one ``state`` only, if not None."""
-        return heapq.merge(*(self._of_level(level, number, state) for level in self._levels), key=_number_of)
+    def after(
+        self, number: int, state: int | None = None, newest_first: bool = False
+    ) -> Iterator[tuple[int, RecordPlace]]:
+        """Yield number and place of the queries with a greater number, in order; of one ``state`` only, if not None.
 
-    def _of_level(self, level: IndexLevel, number: int, state: int | None) -> Iterator[tuple[int, RecordPlace]]:
-        for at in range(int(np.searchsorted(level.numbers, number, side="right")), len(level.numbers)):
+        With ``newest_first`` those with a smaller number, the greatest first.
+        """
+        levels = (self._of_level(level, number, state, newest_first) for level in self._levels)
+        return heapq.merge(*levels, key=_number_of, reverse=newest_first)
+
+    def _of_level(
+        self, level: IndexLevel, number: int, state: int | None, newest_first: bool
+    ) -> Iterator[tuple[int, RecordPlace]]:
+        if newest_first:
+            places = range(int(np.searchsorted(level.numbers, number)) - 1, -1, -1)
+        else:
+            places = range(int(np.searchsorted(level.numbers, number, side="right")), len(level.numbers))
+        for at in places:
             place = self._place(level, at)
             if place is not None and (state is None or state == level.states[at]):
                 yield int(level.numbers[at]), place

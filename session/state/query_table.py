@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from braid.session.state.query_record import FINAL_STATES, QueryRecord
 
@@ -91,16 +92,14 @@ class QueryTable(Mapping[str, QueryRecord]):
         """How many of a tenant's queries are not in a final state."""
         return self._unfinished[tenant]
 
-    def after(self, number: int, count: int) -> list[QueryRecord]:
-        """Return the next ``count`` records whose number is above ``number``."""
-        records: list[QueryRecord] = []
-        at = bisect.bisect_right(self._ids, number, key=number_of)
-        while len(records) < count and at < len(self._ids):
-            record = self._records.get(self._ids[at])
-            if record is not None:
-                records.append(record)
-            at += 1
-        return records
+    def after(self, number: int, count: int, newest_first: bool = False) -> list[QueryRecord]:
+        """Return the next ``count`` records whose number is above ``number``, with ``newest_first`` below it."""
+        if newest_first:
+            places = range(bisect.bisect_left(self._ids, number, key=number_of) - 1, -1, -1)
+        else:
+            places = range(bisect.bisect_right(self._ids, number, key=number_of), len(self._ids))
+        found = (self._records.get(self._ids[at]) for at in places)
+        return list(islice((record for record in found if record is not None), count))
 
 
 def number_of(identifier: str) -> int:

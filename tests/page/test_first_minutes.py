@@ -20,8 +20,9 @@ STEPS = 400  # of the key Tab, at most
 
 def windows(page: Page) -> list[tuple[str, str]]:
     """Return window and pack of the rows shown, the newest first."""
-    rows = page.locator("table.rows tbody tr").all_inner_texts()
-    return [(cells[0], cells[2]) for cells in (row.split("\t") for row in rows)]
+    rows = page.locator("table.rows tbody tr")
+    cells = rows.evaluate_all("rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))")
+    return [(start, pack) for start, _, pack, *_ in cells]
 
 
 @pytest.mark.long

@@ -337,6 +337,29 @@ def test_a_stream_in_use_is_not_dropped_and_one_that_is_not_goes(rest: Rest, per
     assert rest.get("/streams")["streams"] == []
 
 
+# tables
+
+
+def test_static_tables_are_listed_and_read_anew(
+    rest: Rest, person: Visit, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    page = person.open()
+    panel = page.get_by_role("region", name="Static tables")
+    expect(page.locator("table.queries, #queries .empty").first).to_be_attached()
+    expect(panel).to_be_hidden()
+    file = tmp_path_factory.mktemp("tables") / "packs.csv"
+    file.write_text("gem_pack,label\n1,ruby\n")
+    options = f"WITH (connector = 'file', path = '{file}', format = 'csv')"
+    rest.post("/tables", {"sql": f"CREATE TABLE packs (gem_pack INT, label VARCHAR) {options}"})
+    expect(panel.get_by_role("row")).to_have_count(2)
+    expect(panel).to_contain_text("gem_pack INT, label VARCHAR")
+    panel.get_by_role("button", name="Refresh packs").click()
+    expect(page.locator("#announcer")).to_have_text("Table packs is read anew.")
+    file.write_text("gem_pack,label\nx,ruby\n")
+    panel.get_by_role("button", name="Refresh packs").click()
+    expect(panel.get_by_role("alert")).to_contain_text("must be")
+
+
 # queries
 
 
@@ -349,16 +372,19 @@ def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
     names = page.locator("table.queries tbody a")
     expect(names).to_have_count(50)
     expect(page.locator("#query-states")).to_contain_text("Running119")
-    page.get_by_role("button", name="Later").click()
-    expect(page.locator("#page-place")).to_have_text("Page 2: q-52 to q-101")
-    page.get_by_role("button", name="Later").click()
+    expect(names.first).to_have_text("above 119")
+    page.get_by_role("button", name="Older").click()
+    expect(page.locator("#page-place")).to_have_text("Page 2: q-70 to q-21")
+    page.get_by_role("button", name="Older").click()
     expect(names).to_have_count(19)
-    expect(page.get_by_role("button", name="Later")).to_be_disabled()
-    page.get_by_role("button", name="Earlier").click()
+    expect(page.get_by_role("button", name="Older")).to_be_disabled()
+    page.get_by_role("button", name="Newer").click()
     expect(page.locator("#page-place")).to_contain_text("Page 2")
-    page.get_by_label("Filter queries by name").fill("ABOVE 11")
-    expect(names).to_have_text(["above 11", *(f"above {n}" for n in range(110, 120))])
-    page.get_by_label("Filter queries by name").fill("")
+    page.get_by_label("Filter queries by name and SQL").fill("ABOVE 11")
+    expect(names).to_have_text([*(f"above {n}" for n in reversed(range(110, 120))), "above 11"])
+    page.get_by_label("Filter queries by name and SQL").fill("where PRICE > 11")
+    expect(names).to_have_text([*(f"above {n}" for n in reversed(range(110, 120))), "above 11"])
+    page.get_by_label("Filter queries by name and SQL").fill("")
     page.get_by_label("Retired").check()
     expect(names).to_have_text(["above 7"])
     page.get_by_label("Failed").check()

@@ -13,6 +13,7 @@ import { queriesPanel } from "./queries.js";
 import { shown } from "./shown.js";
 import { isQuery } from "./sql.js";
 import { streamsPanel } from "./streams.js";
+import { tablesPanel } from "./tables.js";
 
 const LOOK_SECONDS = 2;
 const COUNT_SECONDS = 5;
@@ -22,6 +23,7 @@ const announce = (text) => say(byId("announcer"), text);
 // what is there
 
 const streams = streamsPanel();
+const tables = tablesPanel(announce);
 const queries = queriesPanel(() => looking.now());
 const write = (sql) => sqlEditor.write(sql);
 const sqlEditor = editor(run);
@@ -38,7 +40,7 @@ const looking = every(LOOK_SECONDS, async () => {
     const names = found.map((stream) => stream.name).join();
     if (declared !== null && declared !== names) sqlEditor.recheck();
     declared = names;
-    await queries.load(sharers);
+    await Promise.all([queries.load(sharers), tables.load()]);
     beside.welcome(found);
     health(...(await readiness()));
   } catch (error) {

@@ -1,4 +1,4 @@
-// The list of queries: paged, filtered by state and name.
+// The list of queries, the newest first: paged, filtered by state and by text of name and SQL.
 
 import { get, withParameters } from "./api.js";
 import { byId, el, keyed, say, set } from "./dom.js";
@@ -22,7 +22,7 @@ const HEADINGS = [
 /** Return `{load(sharers), showCounts(numbers), select(id)}`; `changed` is called on another filter or page. */
 export function queriesPanel(changed) {
   let state = "RUNNING";
-  let name = "";
+  let text = "";
   let cursors = [null];
   let selected = null;
   const history = new History();
@@ -33,10 +33,10 @@ export function queriesPanel(changed) {
   const choices = new Map(["", ...STATES].map((each) => [each, choice(each)]));
   byId("query-states").append(...choices.values());
   let typing = null;
-  byId("query-name").addEventListener("input", (event) => {
+  byId("query-text").addEventListener("input", (event) => {
     clearTimeout(typing);
     typing = setTimeout(() => {
-      name = event.target.value.trim();
+      text = event.target.value.trim();
       restart();
     }, TYPING_MS);
   });
@@ -87,9 +87,9 @@ export function queriesPanel(changed) {
 
   /** Load the page of the list that is looked at; `sharers` is how many queries each operator has. */
   async function load(sharers) {
-    const asked = JSON.stringify([state, name, cursors]);
-    const page = await get(withParameters("/queries", { state, name, limit: PAGE, cursor: cursors.at(-1) }));
-    if (asked !== JSON.stringify([state, name, cursors])) return; // another one is looked at by now
+    const asked = JSON.stringify([state, text, cursors]);
+    const page = await get(withParameters("/queries", { state, text, order: "newest", limit: PAGE, cursor: cursors.at(-1) }));
+    if (asked !== JSON.stringify([state, text, cursors])) return; // another one is looked at by now
     next = page.cursor;
     const { queries } = page;
     history.keep(queries.map((query) => query.id));
@@ -116,8 +116,8 @@ export function queriesPanel(changed) {
   }
 
   function nothing() {
-    if (name)
-      return `No query ${state ? `that is ${state} ` : ""}has “${name}” in its name${next ? " on this page" : ""}.`;
+    if (text)
+      return `No query ${state ? `that is ${state} ` : ""}has “${text}” in its name or SQL${next ? " on this page" : ""}.`;
     if (!state) return "No query yet. Write one in the SQL editor.";
     return `No query is ${state}.${othersAreThere() ? " “All” lists the others." : ""}`;
   }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 import pytest
@@ -45,6 +46,10 @@ def test_queries_that_are_over_go_to_disk_and_are_answered_alike(mixed: Driver) 
         page = session.lookup.page(limit=2, cursor=page["cursor"])
         assert [q["id"] for q in page["queries"]] == ["q-3", "q-4"]
         assert session.lookup.page(limit=2, cursor=page["queries"][-1]["id"]) == {"queries": [], "cursor": None}
+        newest = session.lookup.page(limit=3, newest_first=True)
+        assert [q["id"] for q in newest["queries"]] == ["q-4", "q-3", "q-2"]
+        oldest = session.lookup.page(cursor=newest["cursor"], newest_first=True)
+        assert ([q["id"] for q in oldest["queries"]], oldest["cursor"]) == (["q-1"], None)
         return [
             [session.lookup.describe(query_id) for query_id in ids],
             [session.lookup.deployed(query_id) for query_id in ids],
@@ -70,7 +75,7 @@ def test_queries_that_are_over_go_to_disk_and_are_answered_alike(mixed: Driver) 
         mixed.session.queries.delete("y")
 
 
-FILTERS: list[dict[str, str]] = [
+FILTERS: list[dict[str, Any]] = [
     {},
     {"state": "RETIRED"},
     {"state": "FAILED"},
@@ -78,6 +83,8 @@ FILTERS: list[dict[str, str]] = [
     {"label": "team"},
     {"label": "team=b"},
     {"label": "team=a", "state": "RETIRED"},
+    {"text": "PRICE >"},
+    {"text": "x", "newest_first": True},
 ]
 
 
