@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
-FOLDERS := api session optimizer router engine operators sources bench_driver
+FOLDERS := api client session optimizer router engine operators sources bench_driver
 unexport PYTHONDONTWRITEBYTECODE # without byte code every process compiles all that it imports
 TWO_EXECUTORS := local-cluster[2,1,1024]
 

@@ -10,13 +10,13 @@ import argparse
 import sys
 import time
 
-from braid.api.client import BraidClient, BraidError, BraidUnreachable, query_body
 from braid.bench_driver.demo_script import EXAMPLES, STREAMS, Example, added_later, change_times, more_examples
 from braid.bench_driver.demo_watch import DemoMoment, DemoWatch, Totals
 from braid.bench_driver.measure import statistics
 from braid.bench_driver.programs.standalone import interruptible
 from braid.bench_driver.report.text import two_decimals
 from braid.bench_driver.service_process import ServiceFailedError, ServiceProcess
+from braid.client import BraidError, Client, Unreachable, query_body
 
 LOOK_SECONDS = 2.0
 DEPLOY_SECONDS = 60.0
@@ -59,7 +59,7 @@ class Demo:
     def __init__(self, service: ServiceProcess, seconds: int | None) -> None:
         self._service = service
         self._seconds = seconds
-        self._client = BraidClient(service.url, timeout=20)
+        self._client = Client(service.url, timeout=20)
         self._watch = DemoWatch(self._client, {})
         self._added: dict[str, Example] = {}
         self._awaited: dict[str, str] = {}
@@ -103,7 +103,7 @@ class Demo:
                     number, due = next(changes, (0, float("inf")))
                 moment = self._watch.look()
                 last_answer = time.monotonic()
-            except BraidUnreachable as error:
+            except Unreachable as error:
                 if time.monotonic() - last_answer > SILENT_SECONDS:
                     raise self._service.failure(f"The service stopped answering: {error}") from error
             else:

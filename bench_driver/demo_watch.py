@@ -9,9 +9,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from braid.api.client import BraidClient
 from braid.bench_driver.measure import statistics
 from braid.bench_driver.report.text import two_decimals
+from braid.client import Client
 
 Object = dict[str, Any]
 
@@ -97,7 +97,7 @@ class Totals:
 class DemoWatch:
     """Looks at one service; `watched` are the ids of the queries whose rows are read, by name."""
 
-    def __init__(self, client: BraidClient, watched: dict[str, str]) -> None:
+    def __init__(self, client: Client, watched: dict[str, str]) -> None:
         self._client = client
         self._watched = watched
         self._cursors: dict[str, str | None] = dict.fromkeys(watched)

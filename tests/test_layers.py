@@ -84,14 +84,24 @@ def test_the_driver_knows_the_service_from_outside_only() -> None:
         f"{path.relative_to(TOP)} imports {name}"
         for path in modules("bench_driver")
         for name in imports_of(path)
-        if name.startswith(tuple(f"braid.{layer}" for layer in LAYERS)) and name != "braid.api.client"
+        if name.startswith(tuple(f"braid.{layer}" for layer in LAYERS))
+    ]
+    assert not wrong
+
+
+def test_the_client_imports_nothing_else_of_braid() -> None:
+    wrong = [
+        f"{path.relative_to(TOP)} imports {name}"
+        for path in modules("client")
+        for name in imports_of(path)
+        if name.split(".")[0] == "braid" and not name.startswith("braid.client")
     ]
     assert not wrong
 
 
 def test_packages_are_imported_as_parts_of_one() -> None:
     folders = {path.name for path in (TOP / "braid").iterdir() if path.is_symlink()}
-    assert folders == {*LAYERS, "bench_driver"}
+    assert folders == {*LAYERS, "bench_driver", "client"}
     wrong = [
         f"{path.relative_to(TOP)} imports {name}"
         for folder in (*folders, "tests")

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from braid.api.access_client import AccessClient
-from braid.api.cli.command import NAME, CliCommand, CliGroup, json_option, with_access_client
+from braid.api.cli.command import NAME, CliCommand, CliGroup, json_option, with_client
 from braid.api.cli.output import print_fields, print_list
+from braid.client import Client
 
 RIGHTS = ("read", "write", "admin", "monitor")
 QUOTAS: Mapping[str, tuple[click.ParamType[Any], str]] = {
@@ -34,8 +34,8 @@ def tenants() -> None:
 
 @tenants.command(name="list", cls=CliCommand, short_help="List the tenants.", examples=("braid tenants list",))
 @json_option
-@with_access_client
-def list_tenants(braid: AccessClient, as_json: bool) -> None:
+@with_client
+def list_tenants(braid: Client, as_json: bool) -> None:
     """List the tenants with their quotas."""
     all_tenants = braid.tenants()
     print_list(all_tenants if as_json else [_flat(tenant) for tenant in all_tenants], as_json, "there is no tenant yet")
@@ -56,8 +56,8 @@ def _quota_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("name", type=NAME)
 @_quota_options
 @json_option
-@with_access_client
-def set_tenant(braid: AccessClient, /, name: str, as_json: bool, **quotas: Any) -> None:
+@with_client
+def set_tenant(braid: Client, /, name: str, as_json: bool, **quotas: Any) -> None:
     """Make the tenant NAME, or give it these quotas; those that are left out do not hold (any more)."""
     quotas_set = {quota: value for quota, value in quotas.items() if value is not None}
     tenant = braid.put_tenant(name, quotas_set)
@@ -66,8 +66,8 @@ def set_tenant(braid: AccessClient, /, name: str, as_json: bool, **quotas: Any) 
 
 @tenants.command(name="drop", cls=CliCommand, short_help="Forget a tenant.", examples=("braid tenants drop shop",))
 @click.argument("name", type=NAME)
-@with_access_client
-def drop_tenant(braid: AccessClient, name: str) -> None:
+@with_client
+def drop_tenant(braid: Client, name: str) -> None:
     """Forget the tenant NAME, which must have no keys."""
     braid.drop_tenant(name)
     click.echo(f"dropped the tenant {name}")
@@ -87,8 +87,8 @@ def keys() -> None:
 
 @keys.command(name="list", cls=CliCommand, short_help="List the keys.", examples=("braid keys list",))
 @json_option
-@with_access_client
-def list_keys(braid: AccessClient, as_json: bool) -> None:
+@with_client
+def list_keys(braid: Client, as_json: bool) -> None:
     """List the keys, without their texts: these are kept nowhere."""
     all_keys = braid.keys()
     table_rows = [{**key, "rights": ", ".join(key["rights"])} for key in all_keys]
@@ -117,8 +117,8 @@ def list_keys(braid: AccessClient, as_json: bool) -> None:
 )
 @click.option("--name", help="What it is for.")
 @json_option
-@with_access_client
-def create_key(braid: AccessClient, tenant: str, rights: tuple[str, ...], name: str | None, as_json: bool) -> None:
+@with_client
+def create_key(braid: Client, tenant: str, rights: tuple[str, ...], name: str | None, as_json: bool) -> None:
     """Make a key for TENANT and print it. It is shown this once only."""
     api_key = braid.create_key(tenant, rights, name)
     print_fields(api_key if as_json else {**api_key, "rights": ", ".join(api_key["rights"])}, as_json)
@@ -126,8 +126,8 @@ def create_key(braid: AccessClient, tenant: str, rights: tuple[str, ...], name: 
 
 @keys.command(name="revoke", cls=CliCommand, short_help="Revoke a key.", examples=("braid keys revoke k-3",))
 @click.argument("key_id", metavar="ID", type=NAME)
-@with_access_client
-def revoke_key(braid: AccessClient, key_id: str) -> None:
+@with_client
+def revoke_key(braid: Client, key_id: str) -> None:
     """Revoke the key ID: requests with it are refused from now on."""
     braid.revoke_key(key_id)
     click.echo(f"revoked the key {key_id}")

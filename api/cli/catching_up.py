@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from braid.api.client import BraidClient, BraidError
+from braid.client import BraidError, Client
 
 _LOOK_SECONDS = 0.5
 
 
 @contextmanager
-def catching_up(braid: BraidClient, query: Mapping[str, Any]) -> Iterator[None]:
+def catching_up(braid: Client, query: Mapping[str, Any]) -> Iterator[None]:
     """Show how far a query has caught up while its rows are written to a file or a pipe.
 
     In a terminal the rows themselves show it.
@@ -35,17 +35,17 @@ def catching_up(braid: BraidClient, query: Mapping[str, Any]) -> Iterator[None]:
         shown.join()
 
 
-def _show(braid: BraidClient, query_id: str, stop: threading.Event) -> None:
+def _show(braid: Client, query_id: str, stop: threading.Event) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     console = Console(stderr=True)
     with (
         suppress(BraidError),  # the rows say what is wrong
-        BraidClient(braid.url, api_key=braid.api_key) as client,
+        Client(braid.url, api_key=braid.api_key) as client,
         Progress(*columns, console=console, transient=True) as bars,
     ):
         tasks: dict[str, Any] = {}
         while not stop.wait(_LOOK_SECONDS):
-            query = client.query(query_id)
+            query = client.get_query(query_id)
             if query.get("state") != "CATCHING_UP":
                 return
             for stream, progress in (query.get("progress") or {}).items():

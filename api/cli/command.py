@@ -15,10 +15,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
-from braid.api.access_client import AccessClient
 from braid.api.cli.output import show_refusal
 from braid.api.cli.table import ColumnDigits
-from braid.api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
+from braid.client import DEFAULT_URL, Client, QueryFailed, Refused, Unreachable, checked_url
 
 REFUSED = 1
 WRONG_USAGE = 2
@@ -29,7 +28,6 @@ _TIMEOUT_SECONDS = 30.0
 # not an option: other users of the machine can read command lines
 API_KEY = "BRAID_API_KEY"
 
-C = TypeVar("C", bound=BraidClient)
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,13 +58,13 @@ class CliGroup(CliCommand, click.Group):
         """Run the command; say on stderr why it could not be done."""
         try:
             return super().invoke(ctx)
-        except BraidRefused as refused:
+        except Refused as refused:
             show_refusal(refused)
             ctx.exit(REFUSED)
-        except BraidQueryFailed as failed:
+        except QueryFailed as failed:
             click.echo(f"Error: {failed}", err=True)
             ctx.exit(REFUSED)
-        except BraidUnreachable as unreachable:
+        except Unreachable as unreachable:
             click.echo(
                 f"Error: no Braid service answers at {unreachable.url} ({unreachable.reason}): "
                 "start it with `braid serve`, or name its address with --url or BRAID_URL.",
@@ -177,24 +175,16 @@ def wait_option(help: str) -> Callable[[F], F]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 
 
-def with_client(command: Callable[Concatenate[BraidClient, P], R]) -> Callable[..., R]:
+def with_client(command: Callable[Concatenate[Client, P], R]) -> Callable[..., R]:
     """Give a command a client of the service at `--url`, which may stand before or after its name."""
-    return _give_client(BraidClient, command)
 
-
-def with_access_client(command: Callable[Concatenate[AccessClient, P], R]) -> Callable[..., R]:
-    """Give a command a client that administers the service at `--url`."""
-    return _give_client(AccessClient, command)
-
-
-def _give_client(client_class: type[C], command: Callable[Concatenate[C, P], R]) -> Callable[..., R]:
     @click.option("--url", metavar="URL", callback=_url, help="Address of the service, as in `braid --url`.")
     @functools.wraps(command)
     def run(*args: Any, url: str | None, **kwargs: Any) -> R:
         address = url or click.get_current_context().find_root().params.get("url") or DEFAULT_URL
         try:
             api_key = os.environ.get(API_KEY) or None
-            client = client_class(address, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=ColumnDigits)
+            client = Client(address, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=ColumnDigits)
         except ValueError as error:
             raise click.UsageError(f"{API_KEY}: {error}.") from None
         with client as braid:

@@ -10,7 +10,7 @@ import click
 
 from braid.api.cli.command import LABEL, CliCommand, json_option, with_client
 from braid.api.cli.output import print_json
-from braid.api.client import BraidClient
+from braid.client import Client
 
 _SAMPLE_BYTES = 4 << 20
 _SMALL_BYTES = 16 << 20
@@ -41,7 +41,7 @@ _PARQUET = b"PAR1"
 @json_option
 @with_client
 def infer(
-    braid: BraidClient,
+    braid: Client,
     source: str,
     name: str | None,
     brokers: str | None,

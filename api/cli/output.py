@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from braid.api.cli.table import StreamTable, cell_text, json_text
-from braid.api.client import BraidRefused
+from braid.client import Refused
 
 _INDENT = "  "
 
@@ -68,7 +68,7 @@ def print_fields(item: Mapping[str, Any], as_json: bool) -> None:
         console.print(cell_text(value, null="-"), soft_wrap=True)
 
 
-def show_refusal(refused: BraidRefused) -> None:
+def show_refusal(refused: Refused) -> None:
     """Print why the service refused, and a caret under the place in the SQL when it is known."""
     console = stderr()
     console.print("Refused", style="bold red", end="", soft_wrap=True)

@@ -12,7 +12,7 @@ import click
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, wait_option, with_client
 from braid.api.cli.output import print_json, print_list
 from braid.api.cli.plan import print_plan
-from braid.api.client import BraidClient, BraidRefused
+from braid.client import Client, Refused
 
 REASONS = {
     "unreadable": "its stream cannot be read",
@@ -44,7 +44,7 @@ STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", 
 @click.option("--label", type=LABEL, help="Only queries with this label, such as team=ads.")
 @json_option
 @with_client
-def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None, as_json: bool) -> None:
+def queries(braid: Client, state: str | None, label: tuple[str, str] | None, as_json: bool) -> None:
     """List the queries."""
     matches = list(braid.queries(state, None if label is None else "=".join(label)))
     print_list(matches if as_json else query_summaries(matches), as_json, "no such query")
@@ -67,7 +67,7 @@ def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None
 @click.option("--no-drain", is_flag=True, help="Retire the query at once, without the windows that are complete.")
 @click.option("--cascade", is_flag=True, help="Retire the queries that read it, too.")
 @with_client
-def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool, cascade: bool) -> None:
+def drop(braid: Client, name: str, kind: str | None, no_drain: bool, cascade: bool) -> None:
     """Retire the query with the id or name NAME, or drop a stream or a table."""
     if kind is not None:
         if no_drain:
@@ -79,7 +79,7 @@ def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool, cascad
         return
     try:
         _announce(braid.delete_query(name, drain=not no_drain, cascade=cascade), "", as_json=False)
-    except BraidRefused as refused:
+    except Refused as refused:
         if refused.status == HTTPStatus.NOT_FOUND:
             for found, option in ((braid.streams(), "stream"), (braid.tables(), "table")):
                 if any(each["name"].lower() == name.lower() for each in found):
@@ -102,7 +102,7 @@ def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool, cascad
 @wait_option("How long to wait for the new query to run.")
 @json_option
 @with_client
-def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait: float, as_json: bool) -> None:
+def replace(braid: Client, id_or_name: str, sql: str, no_drain: bool, wait: float, as_json: bool) -> None:
     """Register SQL in the place of the query ID_OR_NAME, which retires (- reads the SQL from standard input).
 
     The new query sees exactly the rows that the old one does not. It has its name, sink, labels and TTL.
@@ -121,7 +121,7 @@ def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait:
 @click.argument("id_or_name", type=NAME)
 @json_option
 @with_client
-def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
+def pause(braid: Client, id_or_name: str, as_json: bool) -> None:
     """Stop reading for the query ID_OR_NAME until it is resumed; it keeps its rows, cursors and sink."""
     _announce(braid.pause_query(id_or_name), "", as_json)
 
@@ -135,7 +135,7 @@ def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
 @wait_option("How long to wait for the query to run.")
 @json_option
 @with_client
-def resume(braid: BraidClient, id_or_name: str, wait: float, as_json: bool) -> None:
+def resume(braid: Client, id_or_name: str, wait: float, as_json: bool) -> None:
     """Run the paused query ID_OR_NAME again; it sees no row of the time in between."""
     _announce(braid.resume_query(id_or_name, wait=wait), "", as_json)
 
@@ -160,7 +160,7 @@ def _announce(query: Mapping[str, Any], addition: str, as_json: bool) -> None:
 @click.option("--format", "form", type=click.Choice(["text", "dot"]), default="text", show_default=True)
 @json_option
 @with_client
-def explain(braid: BraidClient, sql_or_query: str, form: str, as_json: bool) -> None:
+def explain(braid: Client, sql_or_query: str, form: str, as_json: bool) -> None:
     """Show how a query, given by its id or name, runs and with whom it shares; or how an SQL text would.
 
     An SQL text is not registered.

@@ -20,7 +20,7 @@ import click
 from braid.api.cli.catching_up import catching_up
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, sink_value, wait_option, with_client
 from braid.api.cli.output import RowWriter, print_json
-from braid.api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
+from braid.client import BraidError, Client, QueryFailed, ResultPage
 
 _RETIRE_SECONDS = 10.0
 _FIRST_ROW_SECONDS = 5.0
@@ -50,7 +50,7 @@ _PAGE_ROWS = 1000
 @json_option
 @with_client
 def query(
-    braid: BraidClient,
+    braid: Client,
     sql: str,
     name: str | None,
     sink: str | None,
@@ -81,7 +81,7 @@ def query(
     # under one key, asking again gives the query that was registered, not a second one
     key = str(uuid.uuid4())
 
-    def register(client: BraidClient) -> dict[str, Any]:
+    def register(client: Client) -> dict[str, Any]:
         return client.create_query(sql, wait=wait, key=key, **fields)
 
     if detach:
@@ -106,11 +106,9 @@ def query(
 @click.option("--follow", is_flag=True, help="Wait for more rows until the query is retired.")
 @json_option
 @with_client
-def results(
-    braid: BraidClient, query_id: str, after: str | None, limit: int | None, follow: bool, as_json: bool
-) -> None:
+def results(braid: Client, query_id: str, after: str | None, limit: int | None, follow: bool, as_json: bool) -> None:
     """Print the rows of the query ID_OR_NAME, and the cursor to go on after them."""
-    described = braid.query(query_id)
+    described = braid.get_query(query_id)
     query_id = str(described["id"])  # cursors are of one query, and another may get the name
     waiting_for = described.get("waiting_for")
     if waiting_for is not None:
@@ -161,7 +159,7 @@ def _ignore_interrupts() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _pages_so_far(braid: BraidClient, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
+def _pages_so_far(braid: Client, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
     """Yield the pages there are now, without waiting for more."""
     rows_left = max_rows
     while rows_left is None or rows_left > 0:
@@ -174,7 +172,7 @@ def _pages_so_far(braid: BraidClient, query_id: str, after: str | None, max_rows
 
 
 def _follow_and_retire(
-    braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]], limit: int | None, as_json: bool
+    braid: Client, register: Callable[[Client], dict[str, Any]], limit: int | None, as_json: bool
 ) -> None:
     registered: dict[str, Any] | None = None
     cursor, is_over = None, False
@@ -191,7 +189,7 @@ def _follow_and_retire(
                 writer.write(page.rows)
                 cursor, is_over = page.cursor, page.end
         if is_over:
-            ended = braid.query(query_id)
+            ended = braid.get_query(query_id)
             _note(f"query {query_id} is {ended.get('state', 'RETIRED')}")
             if ended.get("waiting_for"):
                 _note(f"no row: {ended['waiting_for']['detail']}")
@@ -201,7 +199,7 @@ def _follow_and_retire(
         _leave_interrupted_line()
         if registered is None:
             registered = _register_again(braid, register)
-    except BraidQueryFailed:
+    except QueryFailed:
         is_over = True  # a failed query holds nothing that could be retired, and its error stays readable
         raise
     finally:
@@ -224,12 +222,12 @@ class _NoRowHint:
             _note(f"no row yet: {waiting_for['detail']}")
 
 
-def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None) -> None:
+def _retire(braid: Client, registered: dict[str, Any], cursor: str | None) -> None:
     """Delete the query; a sink still gets the windows that are complete, nobody else would read them."""
     query_id = str(registered["id"])
     try:
         # an interrupt may have left the connections of `braid` in the middle of an answer
-        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
+        with Client(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
             client.delete_query(query_id, drain=registered.get("sink") is not None)
     except BraidError as error:
         after_option = "" if cursor is None else f" --after {cursor}"
@@ -242,10 +240,10 @@ def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None) 
     _note(f"retired query {query_id}")
 
 
-def _register_again(braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]]) -> dict[str, Any] | None:
+def _register_again(braid: Client, register: Callable[[Client], dict[str, Any]]) -> dict[str, Any] | None:
     """Send the request again, under the same key, to learn which query it registered."""
     try:
-        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
+        with Client(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
             return register(client)
     except BraidError as error:
         click.echo(
@@ -264,7 +262,7 @@ def _leave_interrupted_line() -> None:
 def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
     query_id, state = registered["id"], registered.get("state")
     if state == "FAILED":
-        raise BraidQueryFailed(f"query {query_id} is FAILED: {registered.get('error')}")
+        raise QueryFailed(f"query {query_id} is FAILED: {registered.get('error')}")
     if detach and as_json:
         print_json([registered])
         return
@@ -275,7 +273,7 @@ def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
     click.echo(f"query {query_id}{name} is {state}{deployed}{ending}", err=not detach)
 
 
-def _note_set_aside(braid: BraidClient, query: dict[str, Any]) -> None:
+def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
     """Tell how many rows of a query's streams were late or malformed, which no query counts."""
     for name in query.get("active_from") or {}:
         stream = braid.stream(name)

@@ -13,7 +13,7 @@ from braid.api.cli.output import print_fields, print_json, print_list
 from braid.api.cli.plan import print_plan
 from braid.api.cli.queries import query_summaries
 from braid.api.cli.streams import stream_summary
-from braid.api.client import BraidClient
+from braid.client import Client
 
 
 @click.command(
@@ -30,7 +30,7 @@ from braid.api.client import BraidClient
 @click.argument("statement", type=SQL)
 @json_option
 @with_client
-def sql(braid: BraidClient, statement: str, as_json: bool) -> None:
+def sql(braid: Client, statement: str, as_json: bool) -> None:
     """Send one STATEMENT: CREATE, DROP, SHOW, EXPLAIN or SELECT (- reads it from standard input).
 
     A SELECT registers a query; `braid results ID --follow` reads its rows.

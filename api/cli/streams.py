@@ -12,7 +12,7 @@ import click
 from braid.api.cli.command import KEY, NAME, CliCommand, json_option, wait_option, with_client
 from braid.api.cli.output import RowWriter, print_fields, print_json, print_list
 from braid.api.cli.table import cell_text
-from braid.api.client import MEDIA_TYPES, BraidClient, BraidError
+from braid.client import MEDIA_TYPES, BraidError, Client
 
 # a body this big is well below what a service accepts, and big enough to be fast
 _CHUNK_BYTES = 1 << 20
@@ -37,7 +37,7 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 @click.option("--dead-letters", is_flag=True, help="Print the late and malformed rows of NAME, the oldest first.")
 @json_option
 @with_client
-def streams(braid: BraidClient, name: str | None, dead_letters: bool, as_json: bool) -> None:
+def streams(braid: Client, name: str | None, dead_letters: bool, as_json: bool) -> None:
     """List the streams, or show the stream NAME with its columns, clock, watermark and counts.
 
     Late and malformed rows are dead letters: queries that run do not see them, and each says why. A reason such as
@@ -60,7 +60,7 @@ def streams(braid: BraidClient, name: str | None, dead_letters: bool, as_json: b
 @click.command(short_help="List the static tables.", cls=CliCommand, examples=("braid tables", "braid tables --json"))
 @json_option
 @with_client
-def tables(braid: BraidClient, as_json: bool) -> None:
+def tables(braid: Client, as_json: bool) -> None:
     """List the static tables that queries can join with."""
     declared = braid.tables()
     print_list(declared if as_json else _readable(declared), as_json, "no table is declared yet")
@@ -75,7 +75,7 @@ def tables(braid: BraidClient, as_json: bool) -> None:
 @wait_option("How long to wait until queries have the rows.")
 @json_option
 @with_client
-def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
+def refresh(braid: Client, table: str, wait: float, as_json: bool) -> None:
     """Give the rows that the file of the static TABLE has now to all queries that use it.
 
     Rows that come from then on are joined with them; what was joined before stays.
@@ -111,7 +111,7 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
 @json_option
 @with_client
 def push(
-    braid: BraidClient, stream: str, file: BinaryIO, form: str | None, end: bool, key: str | None, as_json: bool
+    braid: Client, stream: str, file: BinaryIO, form: str | None, end: bool, key: str | None, as_json: bool
 ) -> None:
     """Push the rows in FILE (default: - for standard input) to STREAM.
 
@@ -176,7 +176,7 @@ def push(
         raise click.exceptions.Exit(1)
 
 
-def _print_dead_letters(braid: BraidClient, stream: str, as_json: bool) -> None:
+def _print_dead_letters(braid: Client, stream: str, as_json: bool) -> None:
     """Print all dead letters of a stream, and where files of some are gone, that."""
     writer = RowWriter(as_json)
     cursor = None

@@ -24,11 +24,11 @@ from typing import Any
 import httpx
 import psutil
 
-from braid.api.client import BraidClient, BraidRefused
 from braid.bench_driver.measure import statistics
 from braid.bench_driver.programs.standalone import BatchDurations, command, report_on, say, wait_running
 from braid.bench_driver.report.text import count, table
 from braid.bench_driver.service_process import ServiceProcess
+from braid.client import Client, Refused
 
 ARRAY = 100
 SINGLES_AT_ONCE = 16
@@ -58,7 +58,7 @@ class AnswerTimes:
         began = time.perf_counter()
         try:
             yield
-        except BraidRefused:
+        except Refused:
             self.refused += 1
             return
         self.seconds.append(time.perf_counter() - began)
@@ -78,11 +78,11 @@ class Changes:
         self.answers: Report = defaultdict(AnswerTimes)
 
     @property
-    def client(self) -> BraidClient:
+    def client(self) -> Client:
         """The client of the thread that asks."""
         if not hasattr(self._clients, "client"):
-            self._clients.client = BraidClient(self._url, timeout=60)
-        client: BraidClient = self._clients.client
+            self._clients.client = Client(self._url, timeout=60)
+        client: Client = self._clients.client
         return client
 
     def body(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def read(url: str, seconds: float) -> tuple[None, Report]:
     """Read as clients and Prometheus do, one request after the other."""
     answers: Report = defaultdict(AnswerTimes)
     began = time.perf_counter()
-    with BraidClient(url, timeout=60) as client, httpx.Client(timeout=60, trust_env=False) as http:
+    with Client(url, timeout=60) as client, httpx.Client(timeout=60, trust_env=False) as http:
         newest = 0
         while time.perf_counter() < began + seconds:
             with answers["GET /queries"].timed():
@@ -186,7 +186,7 @@ def read(url: str, seconds: float) -> tuple[None, Report]:
                 http.get(f"{url}/queries", params={"state": "PENDING"}).raise_for_status()
             if page["queries"]:
                 with answers["GET /queries/{id}"].timed():
-                    client.query(page["queries"][-1]["id"])
+                    client.get_query(page["queries"][-1]["id"])
             with answers["GET /changelogs?after=newest"].timed():
                 changelogs = http.get(f"{url}/changelogs", params={"after": newest}).raise_for_status().json()
             newest = max([newest, *(changelog["epoch"] for changelog in changelogs["changelogs"])])
@@ -255,7 +255,7 @@ def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[
     context = multiprocessing.get_context("spawn")
     with (
         ServiceProcess("control-plane", environment) as service,
-        BraidClient(service.url, timeout=60) as client,
+        Client(service.url, timeout=60) as client,
         ProcessPoolExecutor(2, mp_context=context) as pool,
     ):
         service.wait_ready()

@@ -12,10 +12,10 @@ import sys
 import time
 from typing import Any
 
-from braid.api.client import BraidClient
 from braid.bench_driver.measure import statistics
 from braid.bench_driver.programs.standalone import BatchDurations, command, report_on, say
 from braid.bench_driver.service_process import ServiceProcess
+from braid.client import Client
 
 Figures = dict[str, Any]
 
@@ -43,7 +43,7 @@ def measure_deployments(posts: int) -> Figures:
     `posted_*` is what the poster waits for, `reported_*` what the service says of the same queries.
     """
     posted, reported = [], []
-    with ServiceProcess("deployments") as service, BraidClient(service.url, timeout=30) as client:
+    with ServiceProcess("deployments") as service, Client(service.url, timeout=30) as client:
         service.wait_ready()
         client.create_stream(QUIET_STREAM)
         batches = BatchDurations(service.url)

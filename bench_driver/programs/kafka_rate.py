@@ -16,10 +16,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from braid.api.client import BraidClient
 from braid.bench_driver.programs.kafka_broker import BrokerProcess, create_topic
 from braid.bench_driver.programs.standalone import command, report_on, say, wait_running
 from braid.bench_driver.service_process import ServiceProcess
+from braid.client import Client
 
 TOPIC = "purchases"
 TUPLES_A_SECOND = 300_000  # of event time
@@ -72,7 +72,7 @@ def measure(tuples: int, partitions: int, queries: int) -> dict[str, Any]:
         create_topic(broker.servers, TOPIC, partitions)
         size = produce(broker.servers, tuples, partitions)
         say(f"{tuples} messages of {size} bytes are in {partitions} partitions")
-        with ServiceProcess("kafka") as service, BraidClient(service.url, timeout=30) as client:
+        with ServiceProcess("kafka") as service, Client(service.url, timeout=30) as client:
             service.wait_ready()
             client.create_stream(
                 "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
@@ -101,7 +101,7 @@ def _queries(count: int) -> Iterator[str]:
         yield f"SELECT user_id, SUM(price) AS s FROM {source} WHERE price > {rng.randint(0, 99)} GROUP BY user_id"
 
 
-def _follow(client: BraidClient, tuples: int) -> list[tuple[float, int]]:
+def _follow(client: Client, tuples: int) -> list[tuple[float, int]]:
     """Return when how many tuples had been read, whenever that changed."""
     progress = [(time.monotonic(), int(client.stream("purchases")["tuples"]))]
     deadline = time.monotonic() + MAX_SECONDS

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from braid.api.client import BraidClient
 from braid.bench_driver.programs.replays import live_latencies
 from braid.bench_driver.programs.standalone import command, report_on, say
 from braid.bench_driver.service_process import ServiceProcess
+from braid.client import Client
 
 SETTLE_SECONDS, SECONDS = 8.0, 15.0
 LEVELS = 4
@@ -50,7 +50,7 @@ NEXT = "SELECT gem_pack, SUM(n) AS n FROM {} [RANGE 1 SECOND] GROUP BY gem_pack"
 
 def _over(source: str, rate: int, queries: int) -> dict[str, float]:
     """Return what queries over one source take, in a service of their own."""
-    with ServiceProcess("levels") as service, BraidClient(service.url, timeout=120) as client:
+    with ServiceProcess("levels") as service, Client(service.url, timeout=120) as client:
         service.wait_ready()
         client.create_stream(STREAM.format(rate))
         client.create_queries([{"sql": SELECTION, "name": "selected"}], wait=60)
@@ -69,7 +69,7 @@ def _over(source: str, rate: int, queries: int) -> dict[str, float]:
 
 def _chain(rate: int) -> list[float]:
     """Return the median latency of each level of a chain."""
-    with ServiceProcess("levels") as service, BraidClient(service.url, timeout=120) as client:
+    with ServiceProcess("levels") as service, Client(service.url, timeout=120) as client:
         service.wait_ready()
         client.create_stream(STREAM.format(rate))
         for level in range(LEVELS):
@@ -81,7 +81,7 @@ def _chain(rate: int) -> list[float]:
 
 def _joins(text: str, queries: int) -> dict[str, float]:
     """Return what joins of three streams take, in a service of their own."""
-    with ServiceProcess("levels") as service, BraidClient(service.url, timeout=120) as client:
+    with ServiceProcess("levels") as service, Client(service.url, timeout=120) as client:
         service.wait_ready()
         for number in (1, 2, 3):
             client.create_stream(INPUT.format(number))

@@ -19,9 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from braid.api.client import MEDIA_TYPES, BraidClient, BraidRefused
 from braid.bench_driver.programs.standalone import command, report_on, say, wait_running, wait_until
 from braid.bench_driver.service_process import ServiceProcess
+from braid.client import MEDIA_TYPES, Client, Refused
 
 BODIES = 20
 BODY_TIME = timedelta(milliseconds=100)  # of event time, in each body
@@ -80,16 +80,16 @@ class Pusher(threading.Thread):
     def run(self) -> None:
         """Push."""
         try:
-            with BraidClient(self._url, timeout=60) as client:
+            with Client(self._url, timeout=60) as client:
                 while (began := time.monotonic()) < self._until:
                     self._push(client, began)
         except Exception as problem:  # raised again where it is waited for
             self.problem = problem
 
-    def _push(self, client: BraidClient, began: float) -> None:
+    def _push(self, client: Client, began: float) -> None:
         try:
             client.push("purchases", self._bodies[self._next % len(self._bodies)], self._form)
-        except BraidRefused as refusal:
+        except Refused as refusal:
             if refusal.retry_after is None:
                 raise
             self.refused += 1
@@ -103,7 +103,7 @@ def measure(form: str, tuples: int, clients: int, queries: int, seconds: float) 
     """Return how many tuples a second were accepted, until the last of them was read, and how long requests took."""
     bodies = [encode(purchases(number, tuples), form) for number in range(BODIES)]
     say(f"bodies of {len(bodies[0])} bytes are made")
-    with ServiceProcess("push") as service, BraidClient(service.url, timeout=30) as client:
+    with ServiceProcess("push") as service, Client(service.url, timeout=30) as client:
         service.wait_ready()
         client.create_stream(
             "CREATE STREAM purchases (user_id BIGINT, item VARCHAR, price DOUBLE, gems INT, gift BOOLEAN,"
@@ -149,7 +149,7 @@ def _queries(count: int) -> Iterator[str]:
         yield f"SELECT item, COUNT(*) AS n, SUM(price) AS s FROM {source} WHERE {where} GROUP BY item"
 
 
-def _read(client: BraidClient) -> int:
+def _read(client: Client) -> int:
     """Return how many tuples batches have read."""
     stream = client.stream("purchases")
     return int(stream["tuples"]) + int(stream["late"])

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from braid.api.client import BraidClient
 from braid.bench_driver.programs.standalone import command, report_on, say, wait_until
 from braid.bench_driver.service_process import ServiceProcess
+from braid.client import Client
 
 FILES = 12
 SECONDS = 3600  # of event time
@@ -47,16 +47,16 @@ def write_files(folder: Path, rows: int, keys: int) -> None:
         pq.write_table(pa.table(columns), folder / f"{number:02d}.parquet")
 
 
-def seconds_of(client: BraidClient, bodies: list[dict[str, Any]]) -> float:
+def seconds_of(client: Client, bodies: list[dict[str, Any]]) -> float:
     """Return how long queries take from their registration until all of them are FINISHED."""
     began = time.monotonic()
     last = client.create_queries(bodies)[-1]["id"]
     finished = f"queries must be FINISHED within {MAX_SECONDS:g} s"
-    wait_until(lambda: bool(client.query(last)["state"] == "FINISHED"), MAX_SECONDS, lambda: finished)
+    wait_until(lambda: bool(client.get_query(last)["state"] == "FINISHED"), MAX_SECONDS, lambda: finished)
     return time.monotonic() - began
 
 
-def live_latencies(client: BraidClient, query: str, seconds: float) -> list[float]:
+def live_latencies(client: Client, query: str, seconds: float) -> list[float]:
     """Return how long after the end of its window each new row of a query was with a reader."""
     latencies: list[float] = []
     page = client.results(query, limit=10_000)
@@ -76,7 +76,7 @@ def measure(rows: int, keys: int, queries: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="braid-replays-") as folder:
         write_files(Path(folder), rows, keys)
         say(f"{rows} rows are in {FILES} files")
-        with ServiceProcess("replays") as service, BraidClient(service.url, timeout=120) as client:
+        with ServiceProcess("replays") as service, Client(service.url, timeout=120) as client:
             service.wait_ready()
             options = f"connector = 'file', format = 'parquet', path = '{folder}', bounded = 'true'"
             client.create_stream(STREAM.format("recorded", options))
@@ -109,7 +109,7 @@ def _seconds_of_duckdb(folder: str) -> float:
     return time.monotonic() - began
 
 
-def _live(client: BraidClient) -> dict[str, Any]:
+def _live(client: Client) -> dict[str, Any]:
     """Return the latencies of a live query without replays and beside them, in alternation."""
     client.create_stream(
         "CREATE STREAM live (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
@@ -140,10 +140,10 @@ def _live(client: BraidClient) -> dict[str, Any]:
 
 def _replay_until(url: str, stop: threading.Event) -> None:
     """Have one query after the other replay the folder."""
-    with BraidClient(url, timeout=120) as client:
+    with Client(url, timeout=120) as client:
         while not stop.is_set():
             query = client.create_query(ASKED.format(2), wait=10)["id"]
-            while client.query(query)["state"] != "FINISHED" and not stop.wait(0.2):
+            while client.get_query(query)["state"] != "FINISHED" and not stop.wait(0.2):
                 pass
             client.delete_query(query, drain=False)
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from braid.api.client import BraidClient
 from braid.bench_driver.dialects.braid import query_sql, stream_sql
 from braid.bench_driver.programs.standalone import BatchDurations, command, report_on, say, wait_running
 from braid.bench_driver.query_generator import generate_queries
@@ -29,6 +28,7 @@ from braid.bench_driver.queues.process import QueueProcess
 from braid.bench_driver.report.text import table, two_decimals
 from braid.bench_driver.service_process import ServiceProcess
 from braid.bench_driver.workload import load_workload
+from braid.client import Client
 
 ARRAY = 100
 READY_SECONDS = 240.0
@@ -80,7 +80,7 @@ def trend(minutes: Sequence[Minute], kind: str | None = None) -> float:
 class SoakChurn:
     """Creates queries one by one, `rate` a second, and deletes as many, the oldest first."""
 
-    def __init__(self, client: BraidClient, texts: Sequence[str], ids: Sequence[str], rate: float) -> None:
+    def __init__(self, client: Client, texts: Sequence[str], ids: Sequence[str], rate: float) -> None:
         self._client = client
         self._texts = texts
         self._ids = deque(ids)
@@ -121,7 +121,7 @@ def soak(
     with (
         QueueProcess(stream.name, stream.dataset, stream.options, SEED) as queue,
         ServiceProcess("soak", environment) as service,
-        BraidClient(service.url, timeout=60) as client,
+        Client(service.url, timeout=60) as client,
     ):
         service.wait_ready(READY_SECONDS)
         columns = find_dataset(stream.dataset).columns

@@ -16,12 +16,12 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from braid.api.client import BraidClient, BraidError
 from braid.bench_driver.machine import machine, versions
 from braid.bench_driver.measure.statistics import Histogram
 from braid.bench_driver.queues.process import QueueFailedError
 from braid.bench_driver.report.text import BUSY, figures
 from braid.bench_driver.service_process import ServiceFailedError
+from braid.client import BraidError, Client
 
 _POLL_SECONDS = 0.05
 
@@ -143,7 +143,7 @@ def histogram_of(text: str, name: str) -> Histogram:
     return Histogram(bounds, total)
 
 
-def wait_running(client: BraidClient, seconds: float) -> None:
+def wait_running(client: Client, seconds: float) -> None:
     """Return once no query is PENDING.
 
     Raises:

@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from braid.api.client import BraidClient, BraidError, BraidRefused
 from braid.bench_driver.child import ChildFailedError, ChildProcess, module_command
 from braid.bench_driver.dialects.braid import query_sql, stream_sql, table_sql
 from braid.bench_driver.mixed_query import Query
@@ -38,6 +37,7 @@ from braid.bench_driver.systems.system import (
     UnsupportedError,
 )
 from braid.bench_driver.workload import Churn, Workload
+from braid.client import BraidError, Client, Refused
 
 READY_SECONDS = 240.0
 CONSUMER = "braid.bench_driver.query_load.consume"
@@ -71,7 +71,7 @@ class BraidSystem(System):
         self._reading = reading
         self._make_service = make_service
         self._service: ServiceProcess | None = None
-        self._client: BraidClient | None = None
+        self._client: Client | None = None
         self._workload: Workload | None = None
         self._consumer: ChildProcess | None = None
         self._files: tempfile.TemporaryDirectory[str] | None = None
@@ -93,7 +93,7 @@ class BraidSystem(System):
         with self._translated():
             self._service = self._make_service("bench", self._environment).start()
             self._service.wait_ready(READY_SECONDS)
-            self._client = BraidClient(self._service.url, timeout=60)
+            self._client = Client(self._service.url, timeout=60)
             for stream in workload.streams:
                 columns = find_dataset(stream.dataset).columns
                 self._client.create_stream(stream_sql(stream.name, columns, locations[stream.name], stream.name))
@@ -121,7 +121,7 @@ class BraidSystem(System):
             service, client = self._running()
             try:
                 client.validate(query_sql(queries[0], probe=False))
-            except BraidRefused as error:
+            except Refused as error:
                 if error.status != NOT_ALLOWED:
                     raise
                 raise UnsupportedError(error.detail) from error
@@ -285,7 +285,7 @@ class BraidSystem(System):
                 if any(name in streams or name.startswith("subquery ") for name in query["active_from"])
             ]
 
-    def _running(self) -> tuple[ServiceProcess, BraidClient]:
+    def _running(self) -> tuple[ServiceProcess, Client]:
         if self._service is None or self._client is None:
             raise SystemFailedError("Braid must be started before it can do this: call start")
         self._service.check_alive()

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from braid.api.client import DEFAULT_URL, BraidClient, BraidRefused
+from braid.client import DEFAULT_URL, Client, Refused
 from braid.session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
 
 HERE = Path(__file__).resolve().parent
@@ -51,7 +51,7 @@ def blocks(template: str) -> list[ExampleBlock]:
     return [ExampleBlock(tuple(found[1].split()), found[2]) for found in _FENCE.finditer(template)]
 
 
-def build(braid: BraidClient, template: str) -> str:
+def build(braid: Client, template: str) -> str:
     """Return the page; the service must have no stream or table of the names in it, and has none afterwards."""
     parts = blocks(template)
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def examples(template: str) -> list[str]:
     return [line for block in blocks(template) if block.words[0] == "functions" for line in block.text.splitlines()]
 
 
-def _answers(braid: BraidClient, parts: Sequence[ExampleBlock], folder: Path) -> list[str]:
+def _answers(braid: Client, parts: Sequence[ExampleBlock], folder: Path) -> list[str]:
     """Return what stands on the page for each block."""
     for block in parts:
         if block.words[0] == "csv":
@@ -100,7 +100,7 @@ def _text(block: ExampleBlock) -> str:
     return f"SELECT {', '.join(columns)} FROM {[*block.words, 'purchases'][1]}"
 
 
-def _wait_until_windows_are_final(braid: BraidClient, stream: str) -> None:
+def _wait_until_windows_are_final(braid: Client, stream: str) -> None:
     """Return when a batch is over that ends the windows of the examples, whose rows are there then."""
     until = time.monotonic() + WAIT_SECONDS
     while (braid.stream(stream)["watermark"] or "") < ENDED:
@@ -109,14 +109,14 @@ def _wait_until_windows_are_final(braid: BraidClient, stream: str) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _rows(braid: BraidClient, query_id: str) -> list[dict[str, Any]]:
+def _rows(braid: Client, query_id: str) -> list[dict[str, Any]]:
     """Return all rows up to the closing tuples; the query is retired."""
     braid.delete_query(query_id, drain=False)
     rows = list(braid.follow(query_id))
     return [row for row in rows if CLOSING[:16] not in str(row.get("window_start"))]
 
 
-def _shown(braid: BraidClient, block: ExampleBlock, rows: list[dict[str, Any]]) -> str:
+def _shown(braid: Client, block: ExampleBlock, rows: list[dict[str, Any]]) -> str:
     kind = block.words[1] if block.words[0] == "sql" and len(block.words) > 1 else block.words[0]
     if block.words[0] in ("ndjson", "csv"):
         return f"```{block.words[0]}\n{block.text}```"
@@ -138,10 +138,10 @@ def _shown(braid: BraidClient, block: ExampleBlock, rows: list[dict[str, Any]]) 
     return f"{fenced}\n\n{_table(columns, [[_cell(row[name]) for name in columns] for row in rows])}"
 
 
-def _refusal(braid: BraidClient, sql: str) -> str:
+def _refusal(braid: Client, sql: str) -> str:
     try:
         braid.validate(sql)
-    except BraidRefused as refused:
+    except Refused as refused:
         where = "" if refused.position is None else f" (line {refused.position[0]}, column {refused.position[1]})"
         return f"{refused.status} {refused.title}{where}: {refused.detail}"
     raise AssertionError(f"this must be refused: {sql}")
@@ -160,7 +160,7 @@ def _cell(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".000000Z")
 
 
-def _clean_up(braid: BraidClient, parts: Sequence[ExampleBlock]) -> None:
+def _clean_up(braid: Client, parts: Sequence[ExampleBlock]) -> None:
     for name, kind in _declared(parts):
         braid.sql(f"DROP {kind} IF EXISTS {name}")
 
@@ -174,7 +174,7 @@ def _declared(parts: Sequence[ExampleBlock]) -> Iterator[tuple[str, str]]:
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
     """Write the page."""
-    with BraidClient(environment.get("BRAID_URL", DEFAULT_URL), timeout=WAIT_SECONDS) as braid:
+    with Client(environment.get("BRAID_URL", DEFAULT_URL), timeout=WAIT_SECONDS) as braid:
         PAGE.write_text(build(braid, TEMPLATE.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"wrote {PAGE}")
     return 0

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from braid.api.cli.main import cli
-from braid.api.client import BraidClient, BraidRefused
+from braid.client import Client, Refused
 from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -263,13 +263,13 @@ def test_sql_creates_or_replaces_by_name(rest: Rest) -> None:
 
 def test_the_client_replaces_pauses_and_resumes(rest: Rest) -> None:
     query = rest.query(name="all", labels={"team": "a"})
-    with BraidClient(str(rest.client.base_url)) as braid:
+    with Client(str(rest.client.base_url)) as braid:
         assert braid.pause_query("all", key="k")["state"] == "PAUSED"
         settle(rest, query["id"])
         assert braid.resume_query(query["id"], wait=0)["state"] == "PENDING"
         replacement = braid.replace_query("all", CHEAP, drain=False, wait=0, key="l", labels=None)
         assert (replacement["replaces"], replacement["name"], replacement["labels"]) == (query["id"], "all", {})
-        with pytest.raises(BraidRefused, match="which replaced it"):
+        with pytest.raises(Refused, match="which replaced it"):
             braid.replace_query(query["id"], CHEAP)
 
 

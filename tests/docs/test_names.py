@@ -15,7 +15,7 @@ from braid.session.settings import Settings
 from tests.docs.pages import PAGES, TOP, code_of, fences
 
 SETTINGS_PAGE = TOP / "docs" / "settings.md"
-CODE = ("api", "session", "optimizer", "router", "engine", "operators", "sources", "bench_driver")
+CODE = ("api", "client", "session", "optimizer", "router", "engine", "operators", "sources", "bench_driver")
 # what changed is told in the words of its time
 TODAY = [page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts]
 parametrize = pytest.mark.parametrize("page", TODAY, ids=lambda page: str(page.relative_to(TOP)))

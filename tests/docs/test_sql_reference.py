@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from braid.api.client import BraidClient
+from braid.client import Client
 from braid.session.sql.parsing.function_names import FIELD_NAMES, FUNCTION_NAMES
 from docs.reference.build import PAGE, TEMPLATE, build, examples
 from tests.kit.service import RunningService
@@ -14,7 +14,7 @@ from tests.kit.service import RunningService
 
 @pytest.mark.service
 def test_the_page_is_what_a_service_answers_to_its_examples(service: RunningService) -> None:
-    with BraidClient(service.url, timeout=120) as braid:
+    with Client(service.url, timeout=120) as braid:
         page = build(braid, TEMPLATE.read_text(encoding="utf-8"))
     assert page.splitlines() == PAGE.read_text(encoding="utf-8").splitlines(), (
         "write it anew with `python docs/reference/build.py`, with a service running"

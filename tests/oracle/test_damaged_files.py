@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from braid.api.client import BraidClient
+from braid.client import Client
 from tests.kit.damage import Damage, Damaged, flipped, removed
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
@@ -56,7 +56,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         service.start()
         (folder / "places.csv").write_text("device,place\n1,cellar\n")
-        with BraidClient(service.url, timeout=60) as braid:
+        with Client(service.url, timeout=60) as braid:
             for stream in ("taps", "knocks"):
                 braid.create_stream(STREAM.format(stream))
             braid.create_table(TABLE.format(folder / "places.csv"))
@@ -126,7 +126,7 @@ def test_rows_that_are_lost_are_told_once_in_every_form_and_the_rest_is_read(wri
     with Damaged(blocks, flipped):
         try:
             service.start()
-            with BraidClient(service.url, timeout=60) as braid:
+            with Client(service.url, timeout=60) as braid:
                 ids = {query["name"]: query["id"] for query in braid.queries() if query["name"]}
                 for name, query_id in ids.items():
                     page = braid.results(query_id)
@@ -183,9 +183,9 @@ def test_tuples_of_joins_that_are_damaged_under_a_running_job_end_it_by_their_na
     service = RunningService(written, tmp_path / "service.log", ENVIRONMENT)
     try:
         service.start()
-        with BraidClient(service.url, timeout=60) as braid:
+        with Client(service.url, timeout=60) as braid:
             pairs = next(query["id"] for query in braid.queries() if query["name"] == "pairs")
-            before = braid.query(pairs)["rows_out"]
+            before = braid.get_query(pairs)["rows_out"]
             with Damaged(files(written, "tuples/*"), DAMAGES[damage]):
                 for stream in ("taps", "knocks"):  # so that the window of the tuples is over
                     braid.push(stream, [{"device": -1, "volts": 0, "time": "2026-01-01T12:00:30Z"}])
@@ -193,14 +193,14 @@ def test_tuples_of_joins_that_are_damaged_under_a_running_job_end_it_by_their_na
                 wait_until(lambda: not (written / "job.json").exists(), 60, "the job is gone")
                 detail = httpx.get(f"{service.url}/readyz").json()["detail"]
                 assert re.search("The file tuples/.*from a backup", detail)
-                assert braid.query(pairs)["rows_out"] == before
+                assert braid.get_query(pairs)["rows_out"] == before
                 service.stop()
                 assert "The file tuples/" in service.refusal()
             service.start()
             wait_until(
-                lambda: braid.query(pairs)["rows_out"] == before + DEVICES,
+                lambda: braid.get_query(pairs)["rows_out"] == before + DEVICES,
                 120,
-                lambda: f"{before + DEVICES} pairs are there, not {braid.query(pairs)['rows_out']}",
+                lambda: f"{before + DEVICES} pairs are there, not {braid.get_query(pairs)['rows_out']}",
             )
         service.stop()
     finally:
@@ -213,14 +213,14 @@ def test_tuples_of_joins_that_are_cut_while_partitions_hold_them_end_no_process(
     service = RunningService(tmp_path / "data", tmp_path / "service.log", ENVIRONMENT)
     try:
         service.start()
-        with BraidClient(service.url, timeout=60) as braid:
+        with Client(service.url, timeout=60) as braid:
             for stream in ("taps", "knocks"):
                 braid.create_stream(STREAM.format(stream))
             pairs = braid.create_query(QUERIES["pairs"].replace("10 SECONDS", "20 SECONDS SLIDE 10 SECONDS"), wait=60)
             for stream in ("taps", "knocks"):
                 braid.push(stream, events(1))
                 braid.push(stream, [{"device": -1, "volts": 0, "time": "2026-01-01T12:00:15Z"}])
-            wait_until(lambda: braid.query(pairs["id"])["rows_out"] == DEVICES, 60, "a window has fired")
+            wait_until(lambda: braid.get_query(pairs["id"])["rows_out"] == DEVICES, 60, "a window has fired")
             cursor = read_all(braid, pairs["id"])
             whole = {file: file.read_bytes() for file in files(service.data_dir, "tuples/*")}
             for file in whole:
@@ -229,7 +229,7 @@ def test_tuples_of_joins_that_are_cut_while_partitions_hold_them_end_no_process(
                 braid.push(stream, [{"device": -1, "volts": 0, "time": "2026-01-01T12:00:25Z"}])
 
             def are_all_there() -> bool:
-                return bool(braid.query(pairs["id"])["rows_out"] == 2 * DEVICES + 1)
+                return bool(braid.get_query(pairs["id"])["rows_out"] == 2 * DEVICES + 1)
 
             # a worker that has the tuples goes on with them, one that has not says which file is damaged
             damage = service.data_dir / "damaged.json"
@@ -248,7 +248,7 @@ def test_tuples_of_joins_that_are_cut_while_partitions_hold_them_end_no_process(
         service.end_everything()
 
 
-def read_all(braid: BraidClient, query_id: str) -> str:
+def read_all(braid: Client, query_id: str) -> str:
     """Read all rows that are there, and return the cursor after them."""
     cursor = None
     while True:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from braid.api.client import BraidClient
 from braid.bench_driver.dialects.braid import query_sql, table_sql
 from braid.bench_driver.mixed_query import MixedQuery
 from braid.bench_driver.query_generator import generate_queries
 from braid.bench_driver.queues.datasets import TIME, find_dataset
 from braid.bench_driver.queues.mixed_datasets import TABLE_COLUMNS, static_table
 from braid.bench_driver.workload import Workload, load_workload
+from braid.client import Client
 from tests.kit.examples import IS_LONG
 from tests.kit.mixed_rows import Row, differences, rows_of_duckdb
 from tests.kit.service import RunningService
@@ -43,7 +43,7 @@ def test_mixed_queries_that_come_and_go_have_the_rows_of_duckdb(name: str, tmp_p
     service = RunningService(tmp_path / "data", tmp_path / "service.log", ENVIRONMENT)
     try:
         service.start()
-        with BraidClient(service.url, timeout=120) as braid:
+        with Client(service.url, timeout=120) as braid:
             _declare(braid, workload, tmp_path)
             waiting = list(enumerate(queries))
             number_of: dict[str, int] = {}
@@ -61,7 +61,7 @@ def test_mixed_queries_that_come_and_go_have_the_rows_of_duckdb(name: str, tmp_p
                 pushed += part.num_rows
                 wait_until(lambda: braid.stream(stream.name)["tuples"] == pushed, 120, "all tuples are read")  # noqa: B023
             for query_id, number in number_of.items():
-                described = braid.query(query_id)
+                described = braid.get_query(query_id)
                 assert described["state"] in ("RUNNING", "DRAINING", "RETIRED"), described
                 seen = _seen(tuples, described, stream.name)
                 tables = {name: static_table(name) for name in workload.tables}
@@ -73,7 +73,7 @@ def test_mixed_queries_that_come_and_go_have_the_rows_of_duckdb(name: str, tmp_p
         service.end_everything()
 
 
-def _declare(braid: BraidClient, workload: Workload, folder: Path) -> None:
+def _declare(braid: Client, workload: Workload, folder: Path) -> None:
     (stream,) = workload.streams
     columns = ", ".join(
         f"{name} {kind}" + (" LATENESS INTERVAL '0' SECOND" if name == TIME else "")

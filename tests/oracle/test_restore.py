@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from braid.api.client import BraidClient
+from braid.client import Client
 from tests.kit.fixtures import FreshService
 from tests.kit.waiting import wait_until
 
@@ -30,7 +30,7 @@ def test_a_backup_goes_on_where_it_was_taken(fresh_service: FreshService, tmp_pa
     places = tmp_path / "places.csv"
     places.write_text("device,place\n1,cellar\n")
     service = fresh_service()
-    with BraidClient(service.url, timeout=60) as braid:
+    with Client(service.url, timeout=60) as braid:
         braid.create_stream(STREAM)
         braid.create_table(TABLE.format(places))
         ids = [braid.create_query(sql, wait=60)["id"] for sql in (SUMS, PLACES)]
@@ -44,7 +44,7 @@ def test_a_backup_goes_on_where_it_was_taken(fresh_service: FreshService, tmp_pa
     shutil.rmtree(service.data_dir)
     shutil.copytree(backup, service.data_dir)
     restored = fresh_service(data_dir=service.data_dir)
-    with BraidClient(restored.url, timeout=60) as braid:
+    with Client(restored.url, timeout=60) as braid:
         braid.push("taps", [tap(40, 1)])
         wait_until(lambda: braid.stream("taps")["tuples"] == 4, 60, "all tuples are taken in")
         rows = braid.results(ids[0], wait=60).rows

@@ -16,7 +16,7 @@ from tests.kit.service import free_port
 from tests.kit.waiting import wait_until
 
 TOP = Path(__file__).resolve().parents[2]
-NEIGHBOURS = ("api", "session", "sources", "engine", "operators", "optimizer", "router", "bench_driver")
+NEIGHBOURS = ("api", "client", "session", "sources", "engine", "operators", "optimizer", "router", "bench_driver")
 
 
 @pytest.fixture(scope="module")

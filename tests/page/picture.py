@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from braid.api.client import BraidClient
+from braid.client import Client
 from tests.kit.browser import chromium, visit
 from tests.kit.service import REPOSITORY, RunningService
 from tests.kit.waiting import wait_until
@@ -34,7 +34,7 @@ def main() -> None:
         service = RunningService(Path(folder) / "data", Path(folder) / "service.log")
         try:
             service.start()
-            with BraidClient(service.url) as braid, chromium() as browser, visit(browser, service.url) as person:
+            with Client(service.url) as braid, chromium() as browser, visit(browser, service.url) as person:
                 braid.create_stream(STREAM)
                 revenue = braid.create_query(REVENUE, name="revenue", wait=60)
                 braid.create_query(WHALES, name="whales", wait=60)
@@ -43,7 +43,7 @@ def main() -> None:
                 page.get_by_role("textbox", name="SQL").fill(MISTAKE)
                 expect(page.locator("#verdict")).to_contain_text("Did you mean 'price'?")
                 rows = WINDOWS * PACKS
-                wait_until(lambda: braid.query(revenue["id"])["rows_out"] >= rows, 180, "a chart is worth looking at")
+                wait_until(lambda: braid.get_query(revenue["id"])["rows_out"] >= rows, 180, "a chart is worth it")
                 page.screenshot(path=PICTURE)
             service.stop()
         finally:

@@ -15,16 +15,16 @@ import orjson
 import pytest
 from fastapi import Response
 
-from braid.api.client import (
-    BraidClient,
+from braid.client import (
     BraidError,
-    BraidQueryFailed,
-    BraidRefused,
-    BraidUnreachable,
+    Client,
+    QueryFailed,
+    Refused,
+    Unreachable,
     checked_url,
     query_body,
 )
-from braid.api.transport import translated
+from braid.client.http import translated
 from tests.api.cli.playback import STREAM, Playback, problem, running
 
 SQL = "SELECT user_id FROM purchases WHERE price > 5"
@@ -37,12 +37,12 @@ def service() -> Iterator[Playback]:
 
 
 @pytest.fixture
-def braid(service: Playback) -> Iterator[BraidClient]:
-    with BraidClient(service.url) as client:
+def braid(service: Playback) -> Iterator[Client]:
+    with Client(service.url) as client:
         yield client
 
 
-def test_query_is_registered_with_all_its_fields(service: Playback, braid: BraidClient) -> None:
+def test_query_is_registered_with_all_its_fields(service: Playback, braid: Client) -> None:
     query = braid.create_query(
         SQL, name="cheap", sink="files", ttl_seconds=60, labels={"team": "ads"}, wait=5, key="once"
     )
@@ -60,25 +60,25 @@ def test_query_is_registered_with_all_its_fields(service: Playback, braid: Braid
     assert request.headers["content-type"] == "application/json"
 
 
-def test_repeating_a_request_with_its_key_registers_once(service: Playback, braid: BraidClient) -> None:
+def test_repeating_a_request_with_its_key_registers_once(service: Playback, braid: Client) -> None:
     assert braid.create_query(SQL, key="k")["id"] == braid.create_query(SQL, key="k")["id"]
     assert len(service.queries) == 1
 
 
-def test_fields_that_are_not_given_are_not_sent(service: Playback, braid: BraidClient) -> None:
+def test_fields_that_are_not_given_are_not_sent(service: Playback, braid: Client) -> None:
     braid.create_query(SQL)
     assert service.last().json == {"sql": SQL}
     assert service.last().query == {}
     assert "idempotency-key" not in service.last().headers
 
 
-def test_many_queries_are_registered_in_one_request(service: Playback, braid: BraidClient) -> None:
+def test_many_queries_are_registered_in_one_request(service: Playback, braid: Client) -> None:
     queries = braid.create_queries([query_body(SQL, name="a"), query_body(SQL)], wait=1)
     assert [query["id"] for query in queries] == ["q-1", "q-2"]
     assert service.last().json == [{"sql": SQL, "name": "a"}, {"sql": SQL}]
 
 
-def test_queries_are_listed_over_all_pages(service: Playback, braid: BraidClient) -> None:
+def test_queries_are_listed_over_all_pages(service: Playback, braid: Client) -> None:
     for _ in range(5):
         service.add_query({"sql": SQL})
     service.set_state("q-2", "RETIRED")
@@ -93,16 +93,14 @@ def test_queries_are_listed_over_all_pages(service: Playback, braid: BraidClient
 
 
 @pytest.mark.parametrize(("drain", "parameter"), [(True, "true"), (False, "false")])
-def test_deleting_a_query_says_whether_it_drains(
-    service: Playback, braid: BraidClient, drain: bool, parameter: str
-) -> None:
+def test_deleting_a_query_says_whether_it_drains(service: Playback, braid: Client, drain: bool, parameter: str) -> None:
     service.add_query({"sql": SQL})
     braid.delete_query("q-1", drain)
     assert service.last().query == {"drain": parameter}
-    assert braid.query("q-1")["state"] == "RETIRED"
+    assert braid.get_query("q-1")["state"] == "RETIRED"
 
 
-def test_many_queries_are_retired_in_one_request(service: Playback, braid: BraidClient) -> None:
+def test_many_queries_are_retired_in_one_request(service: Playback, braid: Client) -> None:
     for _ in range(3):
         service.add_query({"sql": SQL})
     assert [query["id"] for query in braid.retire_queries(["q-1", "q-3"], drain=False)] == ["q-1", "q-3"]
@@ -110,18 +108,18 @@ def test_many_queries_are_retired_in_one_request(service: Playback, braid: Braid
     assert [query["id"] for query in braid.queries("RUNNING")] == ["q-2"]
 
 
-def test_changelogs_are_listed_over_all_pages(braid: BraidClient) -> None:
+def test_changelogs_are_listed_over_all_pages(braid: Client) -> None:
     assert [changelog["epoch"] for changelog in braid.changelogs()] == [1, 2, 3, 4, 5, 6, 7]
     assert braid.changelogs(after=7) == []
 
 
-def test_plans_come_as_a_graph_and_as_dot(braid: BraidClient) -> None:
+def test_plans_come_as_a_graph_and_as_dot(braid: Client) -> None:
     assert {node["id"] for node in braid.plan("q-1")["nodes"]} >= {"s1", "q-1"}
     assert braid.plan_dot("q-1") == "digraph { s1 -> q-1 }\n"
     assert braid.validate(SQL)["operator"] == "aggregate"
 
 
-def test_streams_tables_and_statements(service: Playback, braid: BraidClient) -> None:
+def test_streams_tables_and_statements(service: Playback, braid: Client) -> None:
     braid.create_stream("CREATE STREAM purchases (…)")
     assert (service.last().path, service.last().json) == ("/streams", {"sql": "CREATE STREAM purchases (…)"})
     braid.create_table("CREATE TABLE packs (…)")
@@ -140,8 +138,8 @@ def test_streams_tables_and_statements(service: Playback, braid: BraidClient) ->
     assert (service.last().method, service.last().path) == ("DELETE", "/tables/packs")
 
 
-def test_a_name_cannot_leave_its_place_in_the_path(service: Playback, braid: BraidClient) -> None:
-    with pytest.raises(BraidRefused):
+def test_a_name_cannot_leave_its_place_in_the_path(service: Playback, braid: Client) -> None:
+    with pytest.raises(Refused):
         braid.stream("a/b?c ü")
     assert service.last().path == "/streams/a%2Fb%3Fc%20%C3%BC"
     count = len(service.requests)
@@ -159,14 +157,14 @@ def test_a_name_cannot_leave_its_place_in_the_path(service: Playback, braid: Bra
         ("arrow", "application/vnd.apache.arrow.stream"),
     ],
 )
-def test_bytes_are_pushed_as_they_are(service: Playback, braid: BraidClient, form: str, media_type: str) -> None:
+def test_bytes_are_pushed_as_they_are(service: Playback, braid: Client, form: str, media_type: str) -> None:
     assert braid.push("purchases", b"{}\n{}\nx\n", form, key="k")["rejected"] == 1
     assert service.last().body == b"{}\n{}\nx\n"
     assert service.last().headers["content-type"] == media_type
     assert service.last().headers["idempotency-key"] == "k"
 
 
-def test_dicts_are_pushed_as_lines(service: Playback, braid: BraidClient) -> None:
+def test_dicts_are_pushed_as_lines(service: Playback, braid: Client) -> None:
     when = datetime(2026, 1, 1, tzinfo=UTC)
     event: dict[str, Any] = {"time": when, "day": date(2026, 1, 1), "price": Decimal("1.10"), "name": "ü"}
     assert braid.push("purchases", [event, {"id": 2**60}])["accepted"] == 2
@@ -180,16 +178,16 @@ def test_dicts_are_pushed_as_lines(service: Playback, braid: BraidClient) -> Non
     assert json.loads(second) == {"id": 2**60}
 
 
-def test_digits_are_kept_for_who_asks_for_decimals(service: Playback, braid: BraidClient) -> None:
+def test_digits_are_kept_for_who_asks_for_decimals(service: Playback, braid: Client) -> None:
     service.add_query({"sql": SQL})
     service.emit("q-1", {"top": orjson.Fragment("12345678901234567.10"), "n": 1})
     assert braid.results("q-1").rows == [{"top": 12345678901234567.1, "n": 1}]
-    with BraidClient(service.url, parse_float=Decimal) as exact:
+    with Client(service.url, parse_float=Decimal) as exact:
         (row,) = exact.results("q-1").rows
     assert (str(row["top"]), row["n"]) == ("12345678901234567.10", 1)
 
 
-def test_what_is_no_json_is_not_sent(service: Playback, braid: BraidClient) -> None:
+def test_what_is_no_json_is_not_sent(service: Playback, braid: Client) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         braid.push("purchases", [{"price": 1.0}, {"price": float("nan")}])
     with pytest.raises(TypeError, match="Decimal"):
@@ -201,7 +199,7 @@ def test_what_is_no_json_is_not_sent(service: Playback, braid: BraidClient) -> N
     assert service.requests == []
 
 
-def test_results_are_paged_by_cursor(service: Playback, braid: BraidClient) -> None:
+def test_results_are_paged_by_cursor(service: Playback, braid: Client) -> None:
     service.add_query({"sql": SQL})
     service.emit("q-1", *({"n": n} for n in range(5)))
     first = braid.results("q-1", limit=3)
@@ -213,7 +211,7 @@ def test_results_are_paged_by_cursor(service: Playback, braid: BraidClient) -> N
     assert (last.rows, last.cursor, last.end) == ([], "5", True)
 
 
-def test_following_long_polls_until_the_end(service: Playback, braid: BraidClient) -> None:
+def test_following_long_polls_until_the_end(service: Playback, braid: Client) -> None:
     service.add_query({"sql": SQL})
     numbers: list[int] = []
 
@@ -238,7 +236,7 @@ def test_following_long_polls_until_the_end(service: Playback, braid: BraidClien
     assert all(float(poll["wait"]) > 0 for poll in polls)
 
 
-def test_following_goes_on_after_a_cursor_and_stops_after_rows(service: Playback, braid: BraidClient) -> None:
+def test_following_goes_on_after_a_cursor_and_stops_after_rows(service: Playback, braid: Client) -> None:
     service.add_query({"sql": SQL})
     service.emit("q-1", *({"n": n} for n in range(9)))
     pages = list(braid.follow_pages("q-1", after="4", max_rows=3))
@@ -246,26 +244,26 @@ def test_following_goes_on_after_a_cursor_and_stops_after_rows(service: Playback
     assert pages[-1].cursor == "7"
 
 
-def test_following_a_failed_query_gives_its_rows_then_its_error(service: Playback, braid: BraidClient) -> None:
+def test_following_a_failed_query_gives_its_rows_then_its_error(service: Playback, braid: Client) -> None:
     service.add_query({"sql": SQL})
     service.emit("q-1", {"n": 1})
     service.set_state("q-1", "FAILED", "division by zero")
     rows = braid.follow("q-1")
     assert next(rows) == {"n": 1}
-    with pytest.raises(BraidQueryFailed, match="q-1 is FAILED: division by zero"):
+    with pytest.raises(QueryFailed, match="q-1 is FAILED: division by zero"):
         next(rows)
 
 
 def test_a_long_poll_may_take_longer_than_the_timeout(service: Playback) -> None:
     service.add_query({"sql": SQL})
-    with BraidClient(service.url, timeout=0.5) as braid:
+    with Client(service.url, timeout=0.5) as braid:
         page = braid.results("q-1", wait=0.9)
     assert page.rows == []
 
 
-def test_a_refusal_carries_the_problem(service: Playback, braid: BraidClient) -> None:
+def test_a_refusal_carries_the_problem(service: Playback, braid: Client) -> None:
     service.play(problem(422, "Unknown column", "no column 'pric'; there is price", position={"line": 1, "column": 8}))
-    with pytest.raises(BraidRefused) as caught:
+    with pytest.raises(Refused) as caught:
         braid.create_query("SELECT pric FROM purchases")
     refused = caught.value
     assert (refused.status, refused.title, refused.position) == (422, "Unknown column", (1, 8))
@@ -273,34 +271,34 @@ def test_a_refusal_carries_the_problem(service: Playback, braid: BraidClient) ->
     assert str(refused) == "422 Unknown column: no column 'pric'; there is price"
 
 
-def test_an_overloaded_service_says_when_to_come_back(service: Playback, braid: BraidClient) -> None:
+def test_an_overloaded_service_says_when_to_come_back(service: Playback, braid: Client) -> None:
     overload = problem(429, "Too Many Requests", "1000 queries are the quota")
     overload.headers["Retry-After"] = "7"
     service.play(overload)
-    with pytest.raises(BraidRefused) as caught:
+    with pytest.raises(Refused) as caught:
         braid.create_query(SQL)
     assert caught.value.retry_after == 7.0
 
 
 @pytest.mark.parametrize("body", ["<html>bad gateway</html>", "[1]", '{"detail": null, "position": 3}', ""])
-def test_a_refusal_that_is_no_problem_json_is_still_a_refusal(service: Playback, braid: BraidClient, body: str) -> None:
+def test_a_refusal_that_is_no_problem_json_is_still_a_refusal(service: Playback, braid: Client, body: str) -> None:
     service.play(Response(body, 502, media_type="text/html"))
-    with pytest.raises(BraidRefused) as caught:
+    with pytest.raises(Refused) as caught:
         braid.streams()
     assert (caught.value.status, caught.value.title, caught.value.position) == (502, "Bad Gateway", None)
 
 
-def test_a_redirect_is_not_followed(service: Playback, braid: BraidClient) -> None:
+def test_a_redirect_is_not_followed(service: Playback, braid: Client) -> None:
     service.play(Response(status_code=307, headers={"Location": "http://127.0.0.1:1/"}))
-    with pytest.raises(BraidRefused) as caught:
+    with pytest.raises(Refused) as caught:
         braid.create_query(SQL)
     assert caught.value.status == 307
 
 
 @pytest.mark.parametrize("body", ["<html>hello</html>", "3", '{"things": []}'])
-def test_what_is_not_braid_is_unreachable(service: Playback, braid: BraidClient, body: str) -> None:
+def test_what_is_not_braid_is_unreachable(service: Playback, braid: Client, body: str) -> None:
     service.play(Response(body, 200))
-    with pytest.raises(BraidUnreachable, match="does not speak Braid"):
+    with pytest.raises(Unreachable, match="does not speak Braid"):
         braid.streams()
 
 
@@ -308,7 +306,7 @@ def test_a_port_where_nobody_listens_is_unreachable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with BraidClient(url) as braid, pytest.raises(BraidUnreachable) as caught:
+        with Client(url) as braid, pytest.raises(Unreachable) as caught:
             braid.streams()
     assert caught.value.url == url
 
@@ -318,7 +316,7 @@ def test_a_service_that_stays_silent_is_unreachable() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with BraidClient(url, timeout=0.2) as braid, pytest.raises(BraidUnreachable, match="no answer came"):
+        with Client(url, timeout=0.2) as braid, pytest.raises(Unreachable, match="no answer came"):
             braid.streams()
 
 
@@ -331,20 +329,20 @@ def _httpx_errors() -> list[type[Exception]]:
 def test_every_error_of_httpx_is_translated(kind: type[Exception]) -> None:
     # made without their constructors, which ask for requests and responses
     error = kind.__new__(kind)
-    with pytest.raises(BraidUnreachable), translated("http://127.0.0.1:8080"):
+    with pytest.raises(Unreachable), translated("http://127.0.0.1:8080"):
         raise error
 
 
 def test_all_errors_are_of_one_family() -> None:
     assert len(_httpx_errors()) > 20
-    for kind in (BraidRefused, BraidUnreachable, BraidQueryFailed):
+    for kind in (Refused, Unreachable, QueryFailed):
         assert issubclass(kind, BraidError)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://host", "http://", "http://host:99999", "http://a\n"])
 def test_a_url_that_cannot_work_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match="URL must look like"):
-        BraidClient(url)
+        Client(url)
 
 
 def test_a_url_may_end_with_a_slash_and_have_a_path() -> None:
@@ -354,4 +352,4 @@ def test_a_url_may_end_with_a_slash_and_have_a_path() -> None:
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 def test_a_timeout_must_be_positive(timeout: float) -> None:
     with pytest.raises(ValueError, match="positive number of seconds"):
-        BraidClient(timeout=timeout)
+        Client(timeout=timeout)
