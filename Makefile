@@ -17,7 +17,7 @@ define step
 endef
 
 .PHONY: chaos check help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
-	bench-control bench-kafka bench-push bench-replays bench-levels soak first-mark picture drawing settings metrics clean
+	bench-control bench-kafka bench-push bench-replays bench-levels soak first-mark picture drawing settings metrics client-wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -125,6 +125,9 @@ settings: ## write docs/settings.md from what the code says of each setting
 
 metrics: ## write docs/metrics.md from what the code says of each metric
 	@$(PY) -m docs.reference.metrics
+
+client-wheel: setup ## build the wheel of the Python client, without the service and Spark, in dist/
+	@trap 'rm -rf client/build client/*.egg-info' EXIT; $(PY) -m pip wheel -q --no-deps --wheel-dir dist ./client; ls dist
 
 clean: ## remove caches, builds and what demos left; .venv and .tools stay
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +13,36 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.kit.service import free_port
+from tests.kit.service import RunningService, free_port
 from tests.kit.waiting import wait_until
 
 TOP = Path(__file__).resolve().parents[2]
 NEIGHBOURS = ("api", "client", "session", "sources", "engine", "operators", "optimizer", "router", "bench_driver")
 
+MAX_INSTALLED_BYTES = 10_000_000
+PROGRAM = """
+from braid.client import Client
+
+with Client(timeout=60) as braid:
+    braid.create_stream(
+        "CREATE STREAM departures (delay DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push')"
+    )
+    braid.push("departures", [{"delay": 33.5, "time": "2026-01-01T00:00:00Z"}, {"time": "2026-01-01T00:00:01Z"}])
+    braid.end_stream("departures")
+    with braid.query("SELECT delay FROM departures WHERE delay > 10", start="earliest") as query:
+        print([row["delay"] for row in query])
+        try:
+            query.to_arrow()
+        except ImportError as error:
+            print(error)
+    braid.drop_stream("departures", cascade=True)
+"""
+
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a wheel of what is committed or changed, built from a copy: a build leaves files in its folder."""
-    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of what is committed or changed: a build leaves files in its folder."""
+    source = tmp_path_factory.mktemp("source")
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=TOP,
@@ -31,21 +51,70 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).stdout
     copy = subprocess.run(["tar", "-c", "--null", "-T", "-"], cwd=TOP, input=names, capture_output=True, check=True)
     subprocess.run(["tar", "-x"], cwd=source, input=copy.stdout, check=True)
-    pip_wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(built), str(source)]
+    return source
+
+
+def built(project: Path, folder: Path) -> Path:
+    pip_wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(folder), str(project)]
     subprocess.run(pip_wheel, check=True)
-    (path,) = built.glob("*.whl")
+    (path,) = folder.glob("*.whl")
     return path
 
 
-def test_a_wheel_has_one_package_at_the_top(wheel: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def client_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source / "client", tmp_path_factory.mktemp("client-wheel"))
+
+
+def files_in(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"braid"}
-    assert {"braid/py.typed", "braid/api/page/static/index.html", "braid/bench_driver/workloads/one-key.toml"} <= set(
-        names
-    )
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_a_wheel_has_one_package_at_the_top(wheel: Path) -> None:
+    names = files_in(wheel)
+    assert {name.split("/")[0] for name in names} == {"braid"}
+    assert {
+        "braid/py.typed",
+        "braid/api/page/static/index.html",
+        "braid/bench_driver/workloads/one-key.toml",
+    } <= names
     assert not any("__pycache__" in name or "/tests/" in name for name in names)
+
+
+def test_the_wheel_of_the_client_has_the_same_client_and_nothing_else(wheel: Path, client_wheel: Path) -> None:
+    names = files_in(client_wheel)
+    assert names == {name for name in files_in(wheel) if name.startswith("braid/client/")} | {
+        "braid/__init__.py",
+        "braid/py.typed",
+    }
+    assert client_wheel.name.split("-")[1] == wheel.name.split("-")[1]  # the version
+
+
+@pytest.mark.service
+def test_an_installed_client_needs_no_spark_to_push_and_query(
+    client_wheel: Path, service: RunningService, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "-c", str(TOP / "requirements.lock")]
+    subprocess.run([*pip, str(client_wheel)], check=True)
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    assert not [*site.glob("pyspark*"), *site.glob("pyarrow*")]
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.suffix != ".pyc") < MAX_INSTALLED_BYTES
+    environment = {"BRAID_URL": service.url, "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [str(python), "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.splitlines() == [
+        "[33.5]",
+        "a result as Arrow needs pyarrow: pip install braid-sql-client[arrow]",
+    ], done.stderr
 
 
 @pytest.fixture
