@@ -353,3 +353,29 @@ def test_a_url_may_end_with_a_slash_and_have_a_path() -> None:
 def test_a_timeout_must_be_positive(timeout: float) -> None:
     with pytest.raises(ValueError, match="positive number of seconds"):
         Client(timeout=timeout)
+
+
+def test_the_address_and_key_come_from_the_environment(service: Playback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAID_URL", service.url)
+    monkeypatch.setenv("BRAID_API_KEY", "secret")
+    with Client() as braid:
+        braid.streams()
+    assert service.last().headers["authorization"] == "Bearer secret"
+    with Client("http://127.0.0.1:1", api_key="mine") as other:
+        assert (other.url, other.api_key) == ("http://127.0.0.1:1", "mine")
+
+
+def test_a_handle_retires_its_query_and_its_table_escapes_what_rows_hold(service: Playback, braid: Client) -> None:
+    with braid.query(SQL, name="cheap") as query:
+        assert service.asked("POST", "/queries")[-1].json == {"sql": SQL, "name": "cheap"}
+        service.emit(query.id, {"page": "<script>", "n": None}, {"page": "/", "n": 2})
+        assert "<td>&lt;script&gt;</td><td>NULL</td>" in query._repr_html_()
+        assert query.table(1).rows == [{"page": "/", "n": 2}]
+    assert braid.get_query(query.id)["state"] == "RETIRED"
+    assert braid.find_query(query.id).sql == SQL
+
+
+def test_a_notebook_shows_why_a_query_cannot_be_read(service: Playback, braid: Client) -> None:
+    query = braid.query(SQL)
+    service.play(problem(410, "Gone", "its retention has passed"))
+    assert "410 Gone: its retention has passed" in query._repr_html_()
