@@ -58,19 +58,26 @@ class CliGroup(CliCommand, click.Group):
         """Run the command; say on stderr why it could not be done."""
         try:
             return super().invoke(ctx)
-        except Refused as refused:
-            show_refusal(refused)
-            ctx.exit(REFUSED)
-        except QueryFailed as failed:
-            click.echo(f"Error: {failed}", err=True)
-            ctx.exit(REFUSED)
-        except Unreachable as unreachable:
+        except (Refused, QueryFailed, Unreachable) as error:
+            ctx.exit(show_error(error))
+
+
+def show_error(error: Refused | QueryFailed | Unreachable) -> int:
+    """Say on stderr why something could not be done; return the exit status."""
+    match error:
+        case Refused():
+            show_refusal(error)
+            return REFUSED
+        case Unreachable():
             click.echo(
-                f"Error: no Braid service answers at {unreachable.url} ({unreachable.reason}): "
+                f"Error: no Braid service answers at {error.url} ({error.reason}): "
                 "start it with `braid serve`, or name its address with --url or BRAID_URL.",
                 err=True,
             )
-            ctx.exit(NOT_REACHABLE)
+            return NOT_REACHABLE
+        case _:
+            click.echo(f"Error: {error}", err=True)
+            return REFUSED
 
 
 class NameType(click.ParamType[Any]):

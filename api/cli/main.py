@@ -15,8 +15,10 @@ from braid.api.cli.infer import infer
 from braid.api.cli.queries import drop, explain, pause, queries, replace, resume
 from braid.api.cli.query import query, results
 from braid.api.cli.serve import deliver, serve
+from braid.api.cli.shell import shell
 from braid.api.cli.sql import sql
 from braid.api.cli.streams import push, refresh, streams, tables
+from braid.api.cli.watch import watch
 
 
 @click.group(
@@ -39,8 +41,8 @@ def cli(url: str) -> None:
     """
 
 
-QUERIES = (query, queries, results, replace, pause, resume, drop, explain)
-WORK = (serve, deliver, *QUERIES, streams, tables, refresh, infer, push, sql)
+QUERIES = (query, queries, results, watch, replace, pause, resume, drop, explain)
+WORK = (serve, deliver, *QUERIES, streams, tables, refresh, infer, push, sql, shell)
 for command in (*WORK, tenants, keys, demo, bench):
     cli.add_command(command)
 

@@ -1,7 +1,7 @@
 """`braid query` and `braid results`: rows, live and kept.
 
-`braid query` owns the query it registered: however the command ends (Ctrl-C, SIGTERM, `--limit`, a closed
-pipe, an error), it retires the query or says that it could not.
+`braid query` owns the query it registered: however the command ends (Ctrl-C, SIGTERM, a closed terminal, `--limit`,
+a closed pipe, an error), it retires the query or says that it could not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from braid.client import BraidError, Client, QueryFailed, ResultPage
 _RETIRE_SECONDS = 10.0
 _FIRST_ROW_SECONDS = 5.0
 _PAGE_ROWS = 1000
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(
@@ -88,7 +90,7 @@ def query(
         _announce(register(braid), as_json, detach=True)
     else:
         with interruptible():
-            _follow_and_retire(braid, register, limit, as_json)
+            follow_and_retire(braid, register, limit, as_json)
 
 
 @click.command(
@@ -133,29 +135,47 @@ def results(braid: Client, query_id: str, after: str | None, limit: int | None, 
                 _note(f"cursor: {cursor}" + ("  (the end)" if end else ""))
 
 
+@dataclass
+class Interrupt:
+    """The signal that came, if any did."""
+
+    number: int | None = None
+
+    @property
+    def ends_shell(self) -> bool:
+        """Say whether the command must end, not only the query it follows."""
+        return self.number is not None and self.number != signal.SIGINT
+
+
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Make SIGINT and SIGTERM a KeyboardInterrupt, also where a shell started the command in the background."""
+def interruptible() -> Iterator[Interrupt]:
+    """Make SIGINT, SIGTERM and SIGHUP a KeyboardInterrupt.
+
+    SIGINT is one also where a shell started the command in the background. SIGHUP stays ignored below `nohup`.
+    """
+    interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield interrupt
         return
-    previous_handlers = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+        interrupt.number = number
+        _ignore_interrupts()
+        raise KeyboardInterrupt
+
+    numbers = [number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    previous_handlers = {number: signal.signal(number, raise_interrupt) for number in numbers}
     try:
-        yield
+        yield interrupt
     finally:
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    _ignore_interrupts()
-    raise KeyboardInterrupt
-
-
 def _ignore_interrupts() -> None:
     """Let a second Ctrl-C not keep the command from retiring its query, which takes a bounded time."""
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
 
@@ -171,9 +191,10 @@ def _pages_so_far(braid: Client, query_id: str, after: str | None, max_rows: int
         rows_left = None if rows_left is None else rows_left - len(page.rows)
 
 
-def _follow_and_retire(
+def follow_and_retire(
     braid: Client, register: Callable[[Client], dict[str, Any]], limit: int | None, as_json: bool
 ) -> None:
+    """Register a query, print its rows until it ends or an interrupt comes, and retire it."""
     registered: dict[str, Any] | None = None
     cursor, is_over = None, False
     try:
@@ -206,6 +227,28 @@ def _follow_and_retire(
         _ignore_interrupts()
         if registered is not None and not is_over:
             _retire(braid, registered, cursor)
+
+
+@contextmanager
+def retired_at_the_end(braid: Client, register: Callable[[Client], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Register a query, give it to the block, and retire it however the block ends; an interrupt ends the block."""
+    registered: dict[str, Any] | None = None
+    try:
+        registered = register(braid)
+        _announce(registered, as_json=False, detach=False)
+        yield registered
+    except KeyboardInterrupt:
+        _leave_interrupted_line()
+        if registered is None:
+            registered = _register_again(braid, register)
+            raise
+    except QueryFailed:
+        registered = None  # it holds nothing that could be retired, and its error stays readable
+        raise
+    finally:
+        _ignore_interrupts()
+        if registered is not None:
+            _retire(braid, registered, None)
 
 
 class _NoRowHint:

@@ -35,7 +35,12 @@ def sql(braid: Client, statement: str, as_json: bool) -> None:
 
     A SELECT registers a query; `braid results ID --follow` reads its rows.
     """
-    answer, words = braid.sql(statement), _COMMENT.sub(" ", statement).lower().split()[:2]
+    print_outcome(statement, braid.sql(statement), as_json)
+
+
+def print_outcome(statement: str, answer: Any, as_json: bool) -> None:
+    """Print what a statement did: a sentence for CREATE, DROP and SELECT, a table or a tree for others."""
+    words = _COMMENT.sub(" ", statement).lower().split()[:2]
     if as_json or not isinstance(answer, Mapping):
         print_answer(answer, as_json)
     elif words in (["create", "stream"], ["create", "table"]):

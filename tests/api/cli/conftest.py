@@ -50,7 +50,7 @@ def start(service: Playback) -> Iterator[Start]:
             "stdin": subprocess.DEVNULL,
         }
         process: subprocess.Popen[bytes] = subprocess.Popen(
-            [sys.executable, "-m", "braid.api.cli.main", *words],
+            [sys.executable, "-m", "braid.api.cli.start", *words],
             env=environment | {"BRAID_URL": service.url, "TERM": "xterm-256color"},
             **(streams | options),
         )

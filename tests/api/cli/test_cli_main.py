@@ -20,6 +20,7 @@ COMMANDS = [
     "query",
     "queries",
     "results",
+    "watch",
     "replace",
     "pause",
     "resume",
@@ -31,6 +32,7 @@ COMMANDS = [
     "infer",
     "push",
     "sql",
+    "shell",
     "tenants",
     "keys",
     "demo",
@@ -65,7 +67,11 @@ def leaves() -> Iterator[tuple[str, click.Command]]:
 
 @pytest.mark.parametrize(
     "command",
-    [each for name, each in leaves() if name not in ("serve", "deliver", "demo", "bench", "drop", "push", "revoke")],
+    [
+        each
+        for name, each in leaves()
+        if name not in ("serve", "deliver", "demo", "bench", "drop", "push", "revoke", "shell", "watch")
+    ],
     ids=lambda command: command.name,
 )
 def test_every_command_that_prints_data_knows_json(command: click.Command) -> None:

@@ -6,11 +6,13 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,7 +37,7 @@ def follows(service: Playback, polls: int = 1) -> None:
     service.wait_until(lambda: len(service.asked("GET", RESULTS)) >= polls)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_retires_the_query_and_says_so(service: Playback, start: Start, number: int) -> None:
     process = start("query", SQL)
     follows(service)
@@ -284,11 +286,15 @@ def terminal(columns: int) -> Iterator[tuple[int, int]]:
         os.close(terminal_fd)
 
 
-def read_until(end: int, mark: bytes) -> bytes:
-    """Read from a terminal until a mark comes; a process that ends without it fails the test."""
-    text = b""
-    while mark not in text:
-        text += os.read(end, 65536)
+def read_until(end: int, *marks: bytes) -> bytes:
+    """Read from a terminal until marks have come, in order; fail when they do not within the deadline."""
+    text, at, until = b"", 0, time.monotonic() + DEADLINE_SECONDS
+    for mark in marks:
+        while mark not in text[at:]:
+            ready, _, _ = select.select([end], [], [], max(0.0, until - time.monotonic()))
+            assert ready, f"{mark!r} must come, got {text!r}"
+            text += os.read(end, 65536)
+        at = text.index(mark, at) + len(mark)
     return text
 
 

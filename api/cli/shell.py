@@ -1,0 +1,254 @@
+"""`braid shell`: statements typed in a terminal, or read from a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from braid.api.cli.command import CliCommand, show_error, with_client
+from braid.api.cli.output import print_fields, print_list
+from braid.api.cli.queries import query_summaries
+from braid.api.cli.query import follow_and_retire, interruptible
+from braid.api.cli.sql import print_outcome
+from braid.api.cli.statements import is_query, split, words
+from braid.api.cli.streams import stream_summary
+from braid.api.cli.table import ColumnDigits
+from braid.api.cli.watch import watch_query
+from braid.client import BraidError, Client, QueryFailed, Refused, Unreachable
+from braid.session.sql.parsing.tokenizer import RESERVED
+
+_WORDS = sorted(RESERVED | {"STREAM", "STREAMS", "TABLE", "TABLES", "QUERY", "QUERIES", "SHOW", "DESCRIBE", "RANGE"})
+_TIMEOUT_SECONDS = 30.0
+_HELP = r"""A statement ends with a semicolon and may take several lines. SELECT follows its rows until Ctrl-C.
+
+\d              list streams, tables and queries
+\d NAME         describe one of them
+\watch NAME     show the newest rows of a query, live
+\?              print this
+\q              leave (also Ctrl-D)"""
+
+
+class Quit(Exception):
+    """The user leaves the shell."""
+
+
+class Shell:
+    """Run statements and backslash commands against a service."""
+
+    def __init__(self, braid: Client) -> None:
+        self._braid = braid
+
+    def run(self, statement: str) -> None:
+        """Run a statement, or a backslash command; raise the client's errors, and Quit."""
+        # of its own, since an interrupt may leave connections in the middle of an answer
+        url, api_key = self._braid.url, self._braid.api_key
+        with Client(url, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=ColumnDigits) as self._braid:
+            self._run(statement)
+
+    def _run(self, statement: str) -> None:
+        if statement.startswith("\\"):
+            self._run_command(statement)
+        elif is_query(statement):
+            key = str(uuid.uuid4())  # asking again gives the query that was registered
+            with interruptible() as interrupt:
+                follow_and_retire(
+                    self._braid,
+                    lambda client: client.create_query(statement, wait=30.0, key=key),
+                    limit=None,
+                    as_json=False,
+                )
+            if interrupt.ends_shell:
+                raise Quit
+        else:
+            print_outcome(statement, self._braid.sql(statement), as_json=False)
+
+    def _run_command(self, line: str) -> None:
+        name, _, argument = line.rstrip("; \n").partition(" ")
+        argument = argument.strip()
+        commands: dict[str, Callable[[str], None]] = {
+            "\\d": self._describe,
+            "\\watch": self._watch,
+            "\\?": lambda _: click.echo(_HELP),
+            "\\q": self._quit,
+        }
+        if name in commands:
+            commands[name](argument)
+        else:
+            raise click.ClickException(
+                f"a command must be one of {', '.join(commands)}, got {name}: \\? explains them."
+            )
+
+    def _quit(self, argument: str) -> None:  # noqa: ARG002
+        raise Quit
+
+    def _watch(self, argument: str) -> None:
+        if not argument:
+            raise click.ClickException("\\watch needs the name of a query: \\d lists them.")
+        with interruptible() as interrupt:
+            watch_query(self._braid, argument)
+        if interrupt.ends_shell:
+            raise Quit
+
+    def _describe(self, name: str) -> None:
+        if not name:
+            for title, items in (
+                ("Streams", [stream_summary(stream) for stream in self._braid.streams()]),
+                ("Tables", [{field: table.get(field) for field in ("name", "rows")} for table in self._braid.tables()]),
+                ("Queries", query_summaries(list(self._braid.queries()))),
+            ):
+                if items:
+                    click.echo(title)
+                    print_list(items, False, "")
+            return
+        for describe in (self._braid.stream, self._braid.table, self._braid.get_query):
+            try:
+                item = describe(name)
+            except Refused as refused:
+                if refused.status != HTTPStatus.NOT_FOUND:
+                    raise
+                continue
+            columns = item.pop("columns", None)
+            print_fields(item, False)
+            if isinstance(columns, list):
+                click.echo()
+                print_list(columns, False, "")
+            return
+        raise click.ClickException(f"there is no stream, table or query {name!r}: \\d lists them.")
+
+
+class NameCompleter(Completer):
+    """Complete keywords, names that the service has, their columns, and backslash commands."""
+
+    def __init__(self, braid: Client) -> None:
+        self._url, self._api_key = braid.url, braid.api_key
+        self._names: list[str] = []
+
+    def learn_names(self) -> None:
+        """Ask the service for its names again; without an answer, the last ones stay."""
+        try:
+            with Client(self._url, timeout=2.0, api_key=self._api_key) as client:
+                found = [*client.streams(), *client.tables()]
+                names = [str(item["name"]) for item in found]
+                names += [column["name"] for item in found for column in item.get("columns") or []]
+                names += [str(query.get("name") or query["id"]) for query in client.queries("RUNNING")]
+        except BraidError:
+            return
+        self._names = sorted(set(names))
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Offer what begins with the word before the cursor."""
+        line = document.text_before_cursor.lstrip()
+        if line.startswith("\\") and " " not in line:
+            begun, offered = line, ["\\d", "\\watch", "\\?", "\\q"]
+        else:
+            begun, offered = document.get_word_before_cursor(), [*self._names, *_WORDS]
+        if begun or complete_event.completion_requested:
+            for word in offered:
+                if word.lower().startswith(begun.lower()):
+                    yield Completion(word, start_position=-len(begun))
+
+
+def is_whole(text: str) -> bool:
+    """Say whether Enter runs a text: a backslash command, an empty line, or statements that all end."""
+    return text.lstrip().startswith("\\") or not words(split(text)[1])
+
+
+def history_file() -> Path:
+    """Return where typed statements are kept; make its folder."""
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "braid"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder / "history"
+
+
+def prompt_session(braid: Client, **options: Any) -> tuple[PromptSession[str], NameCompleter]:
+    """Make the prompt: Enter ends what is whole and begins a new line elsewhere."""
+    keys, completer = KeyBindings(), NameCompleter(braid)
+
+    @keys.add("enter", filter=Condition(lambda: is_whole(session.default_buffer.text)))
+    def accept(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    session: PromptSession[str] = PromptSession(
+        history=FileHistory(str(history_file())),
+        completer=ThreadedCompleter(completer),
+        complete_while_typing=False,
+        multiline=True,
+        prompt_continuation=lambda width, *_: "... ".rjust(width),
+        key_bindings=keys,
+        **options,
+    )
+    return session, completer
+
+
+def typed(braid: Client, **options: Any) -> Iterator[list[str]]:
+    """Yield what a user types: the statements of one Enter at a time, until Ctrl-D."""
+    session, completer = prompt_session(braid, **options)
+    while True:
+        completer.learn_names()
+        try:
+            text = session.prompt("braid> ")
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        yield [text.strip()] if text.lstrip().startswith("\\") else split(text)[0]
+
+
+def piped(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the statements of a text as soon as their semicolon has come; the last one may lack it."""
+    text = ""
+    for line in lines:
+        if not words(text) and line.lstrip().startswith("\\"):
+            yield line.strip()
+            text = ""
+            continue
+        statements, text = split(text + line)
+        yield from statements
+    if words(text):
+        yield text.strip()
+
+
+@click.command(
+    short_help="Type statements, with history and completion.",
+    cls=CliCommand,
+    examples=("braid shell", "braid shell < statements.sql"),
+)
+@with_client
+def shell(braid: Client) -> None:
+    r"""Run statements that end with a semicolon, typed or from a pipe.
+
+    SELECT follows its rows until Ctrl-C, which retires its query and leaves the shell open. From a pipe, the first
+    statement that is refused ends the shell with exit status 1. \? lists more commands.
+    """
+    running = Shell(braid)
+    try:
+        if not sys.stdin.isatty():
+            for statement in piped(sys.stdin):
+                running.run(statement)
+            return
+        click.echo(f"Braid at {braid.url}. \\? for help.")
+        for statements in typed(braid):
+            try:
+                for statement in statements:
+                    running.run(statement)
+            except (Refused, QueryFailed, Unreachable) as error:
+                show_error(error)
+            except click.ClickException as error:
+                error.show()
+            except KeyboardInterrupt:
+                click.echo()
+    except Quit:
+        return
