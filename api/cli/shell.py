@@ -31,6 +31,7 @@ from braid.client import BraidError, Client, QueryFailed, Refused, Unreachable
 from braid.session.sql.parsing.tokenizer import RESERVED
 
 _WORDS = sorted(RESERVED | {"STREAM", "STREAMS", "TABLE", "TABLES", "QUERY", "QUERIES", "SHOW", "DESCRIBE", "RANGE"})
+_TABLE_FIELDS = ("name", "queries", "refreshed_at")
 _TIMEOUT_SECONDS = 30.0
 _HELP = r"""A statement ends with a semicolon and may take several lines. SELECT follows its rows until Ctrl-C.
 
@@ -106,7 +107,7 @@ class Shell:
         if not name:
             for title, items in (
                 ("Streams", [stream_summary(stream) for stream in self._braid.streams()]),
-                ("Tables", [{field: table.get(field) for field in ("name", "rows")} for table in self._braid.tables()]),
+                ("Tables", [{field: table[field] for field in _TABLE_FIELDS} for table in self._braid.tables()]),
                 ("Queries", query_summaries(list(self._braid.queries()))),
             ):
                 if items:
