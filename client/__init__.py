@@ -4,7 +4,7 @@ from braid.client.async_client import AsyncClient
 from braid.client.client import Client
 from braid.client.errors import BraidError, QueryFailed, Refused, Unreachable
 from braid.client.http import DEFAULT_URL, checked_url
-from braid.client.messages import MEDIA_TYPES, SAMPLE_TYPES, ResultPage, query_body
+from braid.client.messages import MEDIA_TYPES, SAMPLE_TYPES, QueryFields, ResultPage, query_body
 from braid.client.query import AsyncQuery, Query
 from braid.client.table import Table
 
@@ -18,6 +18,7 @@ __all__ = [
     "Client",
     "Query",
     "QueryFailed",
+    "QueryFields",
     "Refused",
     "ResultPage",
     "Table",

@@ -34,6 +34,8 @@ from braid.client.messages import (
 _INFER_SECONDS = 30.0
 # an empty page that comes back faster than this was not long-polled; do not spin on it
 _SHORTEST_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.1
+_ENDED = ("RETIRED", "FINISHED")
 Events = Frame | bytes | str | Iterable[Mapping[str, Any]]
 _ID = re.compile(r"q-\d+", re.ASCII)
 
@@ -343,6 +345,23 @@ class Calls:
             if on_empty is not None:
                 on_empty(query)
             await self._sender.sleep(max(0.0, began + _SHORTEST_POLL_SECONDS - time.monotonic()))
+
+    async def wait_end(self, query_id: str, seconds: float = 60.0) -> Object:
+        """Wait until a query has ended, as when its streams have, and return it.
+
+        Raises QueryFailed when it fails, and TimeoutError when it goes on after `seconds`.
+        """
+        deadline = time.monotonic() + seconds
+        while (described := await self.get_query(query_id))["state"] not in _ENDED:
+            if described["state"] == "FAILED":
+                raise QueryFailed(f"query {query_id} is FAILED: {described.get('error')}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"query {query_id} must end within {seconds:g} s, it is {described['state']}:"
+                    " end its streams with end_stream(), or retire it with delete_query()"
+                )
+            await self._sender.sleep(_POLL_SECONDS)
+        return described
 
     async def whoami(self) -> Object:
         """Read the tenant, rights and quotas of the client's key."""

@@ -86,6 +86,7 @@ class Client(Blocking[AsyncClient]):
     arrow_page = blocking(AsyncClient.arrow_page)
     follow = blocking_iterator(AsyncClient.follow)
     follow_pages = blocking_iterator(AsyncClient.follow_pages)
+    wait_end = blocking(AsyncClient.wait_end)
     whoami = blocking(AsyncClient.whoami)
     tenants = blocking(AsyncClient.tenants)
     put_tenant = blocking(AsyncClient.put_tenant)

@@ -47,8 +47,7 @@ def library(name: str, use: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        extra = "braid-sql-client[arrow]" if name == "pyarrow" else name
-        raise ImportError(f"{use} needs {name}: pip install {extra}") from None
+        raise ImportError(f"{use} needs {name}: pip install {name}") from None
 
 
 def arrow_of(frame: Frame) -> pa.Table:

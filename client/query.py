@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from braid.client.blocking import Blocking, blocking, blocking_iterator
 from braid.client.calls import Calls
-from braid.client.errors import BraidError, QueryFailed
+from braid.client.errors import BraidError
 from braid.client.frames import joined, library
 from braid.client.messages import Object
 from braid.client.table import Table
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _PAGE_ROWS = 100_000
 _TABLE_SECONDS = 5.0
-_POLL_SECONDS = 0.1
-_ENDED = ("RETIRED", "FINISHED")
 
 
 class AsyncQuery:
@@ -106,17 +104,7 @@ class AsyncQuery:
 
         Raises QueryFailed when it fails, and TimeoutError when it goes on after `seconds`.
         """
-        deadline = time.monotonic() + seconds
-        while (described := await self.describe())["state"] not in _ENDED:
-            if described["state"] == "FAILED":
-                raise QueryFailed(f"query {self.id} is FAILED: {described.get('error')}")
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"query {self.id} must end within {seconds:g} s, it is {described['state']}:"
-                    " end its streams with end_stream(), or retire it with drop()"
-                )
-            await self._calls._sender.sleep(_POLL_SECONDS)
-        return described
+        return await self._calls.wait_end(self.id, seconds)
 
     async def drop(self, drain: bool = True) -> None:
         """Retire the query; `drain` still lets windows that are complete come out. Harmless to repeat."""

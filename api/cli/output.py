@@ -56,6 +56,11 @@ def print_list(items: Sequence[Mapping[str, Any]], as_json: bool, nothing: str) 
         click.echo(nothing)
 
 
+def note(sentence: str) -> None:
+    """Tell a person on standard error: standard output holds rows only."""
+    click.echo(sentence, err=True)
+
+
 def print_fields(item: Mapping[str, Any], as_json: bool) -> None:
     """Print one object, a field per line."""
     if as_json:

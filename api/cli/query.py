@@ -1,32 +1,21 @@
-"""`braid query` and `braid results`: rows, live and kept.
-
-`braid query` owns the query it registered: however the command ends (Ctrl-C, SIGTERM, a closed terminal, `--limit`,
-a closed pipe, an error), it retires the query or says that it could not.
-"""
+"""`braid query` and `braid results`: rows, live and kept."""
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FrameType
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any
 
 import click
 
 from braid.api.cli.catching_up import catching_up
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, sink_value, wait_option, with_client
-from braid.api.cli.output import RowWriter, print_json
-from braid.client import BraidError, Client, QueryFailed, ResultPage
+from braid.api.cli.output import RowWriter, note
+from braid.api.cli.owned_query import announce, interruptible, leave_interrupted_line, owned_query, registration
+from braid.client import Client, ResultPage
 
-_RETIRE_SECONDS = 10.0
 _FIRST_ROW_SECONDS = 5.0
 _PAGE_ROWS = 1000
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(
@@ -80,14 +69,9 @@ def query(
         "start": start,
     }
 
-    # under one key, asking again gives the query that was registered, not a second one
-    key = str(uuid.uuid4())
-
-    def register(client: Client) -> dict[str, Any]:
-        return client.create_query(sql, wait=wait, key=key, **fields)
-
+    register = registration(sql, wait, **fields)
     if detach:
-        _announce(register(braid), as_json, detach=True)
+        announce(register(braid), as_json, detach=True)
     else:
         with interruptible():
             follow_and_retire(braid, register, limit, as_json)
@@ -114,7 +98,7 @@ def results(braid: Client, query_id: str, after: str | None, limit: int | None, 
     query_id = str(described["id"])  # cursors are of one query, and another may get the name
     waiting_for = described.get("waiting_for")
     if waiting_for is not None:
-        _note(f"no row: {waiting_for['detail']}")
+        note(f"no row: {waiting_for['detail']}")
     writer = RowWriter(as_json)
     cursor, end = after, False
     with interruptible():
@@ -129,54 +113,10 @@ def results(braid: Client, query_id: str, after: str | None, limit: int | None, 
                 writer.write(page.rows)
                 cursor, end = page.cursor, page.end
         except KeyboardInterrupt:
-            _leave_interrupted_line()
+            leave_interrupted_line()
         finally:
             if cursor is not None:
-                _note(f"cursor: {cursor}" + ("  (the end)" if end else ""))
-
-
-@dataclass
-class Interrupt:
-    """The signal that came, if any did."""
-
-    number: int | None = None
-
-    @property
-    def ends_shell(self) -> bool:
-        """Say whether the command must end, not only the query it follows."""
-        return self.number is not None and self.number != signal.SIGINT
-
-
-@contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Make SIGINT, SIGTERM and SIGHUP a KeyboardInterrupt.
-
-    SIGINT is one also where a shell started the command in the background. SIGHUP stays ignored below `nohup`.
-    """
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-
-    def raise_interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-        interrupt.number = number
-        _ignore_interrupts()
-        raise KeyboardInterrupt
-
-    numbers = [number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
-    previous_handlers = {number: signal.signal(number, raise_interrupt) for number in numbers}
-    try:
-        yield interrupt
-    finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)
-
-
-def _ignore_interrupts() -> None:
-    """Let a second Ctrl-C not keep the command from retiring its query, which takes a bounded time."""
-    if threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+                note(f"cursor: {cursor}" + ("  (the end)" if end else ""))
 
 
 def _pages_so_far(braid: Client, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
@@ -192,63 +132,24 @@ def _pages_so_far(braid: Client, query_id: str, after: str | None, max_rows: int
 
 
 def follow_and_retire(
-    braid: Client, register: Callable[[Client], dict[str, Any]], limit: int | None, as_json: bool
+    braid: Client, register: Callable[[Client], dict[str, Any]], limit: int | None = None, as_json: bool = False
 ) -> None:
     """Register a query, print its rows until it ends or an interrupt comes, and retire it."""
-    registered: dict[str, Any] | None = None
-    cursor, is_over = None, False
-    try:
-        registered = register(braid)
-        _announce(registered, as_json, detach=False)
-        writer = RowWriter(as_json)
-        query_id = str(registered["id"])
-        with catching_up(braid, registered):
-            hint = _NoRowHint()
-            for page in braid.follow_pages(query_id, wait=_FIRST_ROW_SECONDS, max_rows=limit, on_empty=hint.tell):
+    with suppress(KeyboardInterrupt), owned_query(braid, register, as_json) as owned:
+        writer, hint = RowWriter(as_json), _NoRowHint()
+        with catching_up(braid, owned.registered):
+            for page in braid.follow_pages(owned.id, wait=_FIRST_ROW_SECONDS, max_rows=limit, on_empty=hint.tell):
                 hint.is_due = False
                 _note_gap(page)
                 writer.write(page.rows)
-                cursor, is_over = page.cursor, page.end
-        if is_over:
-            ended = braid.get_query(query_id)
-            _note(f"query {query_id} is {ended.get('state', 'RETIRED')}")
+                owned.cursor, owned.is_over = page.cursor, page.end
+        if owned.is_over:
+            ended = braid.get_query(owned.id)
+            note(f"query {owned.id} is {ended.get('state', 'RETIRED')}")
             if ended.get("waiting_for"):
-                _note(f"no row: {ended['waiting_for']['detail']}")
+                note(f"no row: {ended['waiting_for']['detail']}")
             elif ended.get("state") == "FINISHED":
                 _note_set_aside(braid, ended)
-    except KeyboardInterrupt:
-        _leave_interrupted_line()
-        if registered is None:
-            registered = _register_again(braid, register)
-    except QueryFailed:
-        is_over = True  # a failed query holds nothing that could be retired, and its error stays readable
-        raise
-    finally:
-        _ignore_interrupts()
-        if registered is not None and not is_over:
-            _retire(braid, registered, cursor)
-
-
-@contextmanager
-def retired_at_the_end(braid: Client, register: Callable[[Client], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Register a query, give it to the block, and retire it however the block ends; an interrupt ends the block."""
-    registered: dict[str, Any] | None = None
-    try:
-        registered = register(braid)
-        _announce(registered, as_json=False, detach=False)
-        yield registered
-    except KeyboardInterrupt:
-        _leave_interrupted_line()
-        if registered is None:
-            registered = _register_again(braid, register)
-            raise
-    except QueryFailed:
-        registered = None  # it holds nothing that could be retired, and its error stays readable
-        raise
-    finally:
-        _ignore_interrupts()
-        if registered is not None:
-            _retire(braid, registered, None)
 
 
 class _NoRowHint:
@@ -262,58 +163,7 @@ class _NoRowHint:
         waiting_for = query.get("waiting_for")
         if self.is_due and waiting_for is not None:
             self.is_due = False
-            _note(f"no row yet: {waiting_for['detail']}")
-
-
-def _retire(braid: Client, registered: dict[str, Any], cursor: str | None) -> None:
-    """Delete the query; a sink still gets the windows that are complete, nobody else would read them."""
-    query_id = str(registered["id"])
-    try:
-        # an interrupt may have left the connections of `braid` in the middle of an answer
-        with Client(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
-            client.delete_query(query_id, drain=registered.get("sink") is not None)
-    except BraidError as error:
-        after_option = "" if cursor is None else f" --after {cursor}"
-        click.echo(
-            f"Query {query_id} could not be retired ({error}): it goes on. Retire it with "
-            f"`braid drop {query_id}`, or read on with `braid results {query_id} --follow{after_option}`.",
-            err=True,
-        )
-        return
-    _note(f"retired query {query_id}")
-
-
-def _register_again(braid: Client, register: Callable[[Client], dict[str, Any]]) -> dict[str, Any] | None:
-    """Send the request again, under the same key, to learn which query it registered."""
-    try:
-        with Client(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
-            return register(client)
-    except BraidError as error:
-        click.echo(
-            f"Interrupted before the service answered ({error}): `braid queries` shows whether it is there.",
-            err=True,
-        )
-        return None
-
-
-def _leave_interrupted_line() -> None:
-    # the terminal has written ^C into the current line
-    if sys.stdout.isatty():
-        click.echo()
-
-
-def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
-    query_id, state = registered["id"], registered.get("state")
-    if state == "FAILED":
-        raise QueryFailed(f"query {query_id} is FAILED: {registered.get('error')}")
-    if detach and as_json:
-        print_json([registered])
-        return
-    name = f" ({registered['name']})" if registered.get("name") else ""
-    latency = registered.get("deployment_latency_seconds")
-    deployed = "" if latency is None else f", deployed in {float(latency):.2f} s"
-    ending = "" if detach else "; Ctrl-C retires it"
-    click.echo(f"query {query_id}{name} is {state}{deployed}{ending}", err=not detach)
+            note(f"no row yet: {waiting_for['detail']}")
 
 
 def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
@@ -328,14 +178,9 @@ def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
                 err=True,
             )
         if count := stream.get("malformed"):
-            _note(f"{count} rows of stream {name} were malformed. `braid streams {name} --dead-letters` lists them.")
+            note(f"{count} rows of stream {name} were malformed. `braid streams {name} --dead-letters` lists them.")
 
 
 def _note_gap(page: ResultPage) -> None:
     if page.gap is not None:
-        _note(str(page.gap.get("detail")))
-
-
-def _note(sentence: str) -> None:
-    """Tell a person on standard error: standard output holds rows only."""
-    click.echo(sentence, err=True)
+        note(str(page.gap.get("detail")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -20,8 +19,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from braid.api.cli.command import CliCommand, show_error, with_client
 from braid.api.cli.output import print_fields, print_list
+from braid.api.cli.owned_query import interruptible, registration
 from braid.api.cli.queries import query_summaries
-from braid.api.cli.query import follow_and_retire, interruptible
+from braid.api.cli.query import follow_and_retire
 from braid.api.cli.sql import print_outcome
 from braid.api.cli.statements import is_query, split, words
 from braid.api.cli.streams import stream_summary
@@ -46,31 +46,23 @@ class Quit(Exception):
     """The user leaves the shell."""
 
 
-class Shell:
-    """Run statements and backslash commands against a service."""
+def run(braid: Client, statement: str) -> None:
+    """Run a statement, or a backslash command; raise the client's errors, and Quit."""
+    # over connections of its own: an interrupt may leave them in the middle of an answer
+    with Client(braid.url, timeout=_TIMEOUT_SECONDS, api_key=braid.api_key, parse_float=ColumnDigits) as own:
+        _Statements(own).run(statement)
 
+
+class _Statements:
     def __init__(self, braid: Client) -> None:
         self._braid = braid
 
     def run(self, statement: str) -> None:
-        """Run a statement, or a backslash command; raise the client's errors, and Quit."""
-        # of its own, since an interrupt may leave connections in the middle of an answer
-        url, api_key = self._braid.url, self._braid.api_key
-        with Client(url, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=ColumnDigits) as self._braid:
-            self._run(statement)
-
-    def _run(self, statement: str) -> None:
         if statement.startswith("\\"):
             self._run_command(statement)
         elif is_query(statement):
-            key = str(uuid.uuid4())  # asking again gives the query that was registered
             with interruptible() as interrupt:
-                follow_and_retire(
-                    self._braid,
-                    lambda client: client.create_query(statement, wait=30.0, key=key),
-                    limit=None,
-                    as_json=False,
-                )
+                follow_and_retire(self._braid, registration(statement))
             if interrupt.ends_shell:
                 raise Quit
         else:
@@ -234,17 +226,16 @@ def shell(braid: Client) -> None:
     SELECT follows its rows until Ctrl-C, which retires its query and leaves the shell open. From a pipe, the first
     statement that is refused ends the shell with exit status 1. \? lists more commands.
     """
-    running = Shell(braid)
     try:
         if not sys.stdin.isatty():
             for statement in piped(sys.stdin):
-                running.run(statement)
+                run(braid, statement)
             return
         click.echo(f"Braid at {braid.url}. \\? for help.")
         for statements in typed(braid):
             try:
                 for statement in statements:
-                    running.run(statement)
+                    run(braid, statement)
             except (Refused, QueryFailed, Unreachable) as error:
                 show_error(error)
             except click.ClickException as error:

@@ -5,8 +5,6 @@ In a terminal the table is redrawn where it stands. Elsewhere it is printed anew
 
 from __future__ import annotations
 
-import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,7 +15,8 @@ from rich.table import Table
 
 from braid.api.cli.command import SQL, CliCommand, with_client
 from braid.api.cli.output import stdout
-from braid.api.cli.query import interruptible, retired_at_the_end
+from braid.api.cli.owned_query import interruptible, leave_interrupted_line, owned_query, registration
+from braid.api.cli.statements import is_query
 from braid.api.cli.table import ColumnDigits, StreamTable, cell_text
 from braid.client import Client
 
@@ -94,20 +93,14 @@ def watch(braid: Client, name_or_sql: str) -> None:
 
 def watch_query(braid: Client, name_or_sql: str) -> None:
     """Show a query until it ends or an interrupt comes."""
-    if len(name_or_sql.split()) == 1:
-        try:
-            _show(braid, braid.get_query(name_or_sql.strip()))
-        except KeyboardInterrupt:
-            if sys.stdout.isatty():
-                click.echo()
+    if is_query(name_or_sql):
+        with suppress(KeyboardInterrupt), owned_query(braid, registration(name_or_sql)) as owned:
+            _show(braid, owned.registered)
         return
-    key = str(uuid.uuid4())  # asking again gives the query that was registered
-
-    def register(client: Client) -> dict[str, Any]:
-        return client.create_query(name_or_sql, wait=30.0, key=key)
-
-    with suppress(KeyboardInterrupt), retired_at_the_end(braid, register) as registered:
-        _show(braid, registered)
+    try:
+        _show(braid, braid.get_query(name_or_sql.strip()))
+    except KeyboardInterrupt:
+        leave_interrupted_line()
 
 
 def _show(braid: Client, query: Mapping[str, Any]) -> None:

@@ -113,7 +113,7 @@ def test_an_installed_client_needs_no_spark_to_push_and_query(
     )
     assert done.stdout.splitlines() == [
         "[33.5]",
-        "a result as Arrow needs pyarrow: pip install braid-sql-client[arrow]",
+        "a result as Arrow needs pyarrow: pip install pyarrow",
     ], done.stderr
 
 
