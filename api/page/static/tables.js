@@ -61,6 +61,6 @@ function update(node, { columns, refreshed_at: at, created_at: created, refreshi
   const text = columns.map((column) => `${column.name} ${column.type}`).join(", ");
   say(head.lastElementChild, text);
   set(head.lastElementChild, "title", text);
-  say(read, refreshing ? "reading" : clockTime(at ?? created));
+  say(read, refreshing ? "reading" : clockTime((at ?? created).replace(/\.\d+/, "")));
   say(users, count(queries));
 }
