@@ -12,12 +12,13 @@ from braid.api.cli.access import keys, tenants
 from braid.api.cli.bench import bench, demo
 from braid.api.cli.command import CliGroup, root_url_option
 from braid.api.cli.infer import infer
+from braid.api.cli.push import push
 from braid.api.cli.queries import drop, explain, pause, queries, replace, resume
 from braid.api.cli.query import query, results
 from braid.api.cli.serve import deliver, serve
 from braid.api.cli.shell import shell
 from braid.api.cli.sql import sql
-from braid.api.cli.streams import push, refresh, streams, tables
+from braid.api.cli.streams import refresh, streams, tables
 from braid.api.cli.watch import watch
 
 

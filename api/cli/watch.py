@@ -23,6 +23,7 @@ from braid.client import Client
 Row = Mapping[str, Any]
 
 _WINDOW = "window_end"
+_OF_CHANGES = ("_op", "_ptime", "_ver")
 _REDRAWS_PER_SECOND = 8
 _MAX_ROWS = 1000
 # the title, three lines of the table's head and one of its foot, the caption, and the line of the cursor
@@ -31,7 +32,10 @@ _MIN_WIDTH = 12
 
 
 class Newest:
-    """The rows to show: all of the newest window where rows have a `window_end`, else the last ones."""
+    """The rows to show: all of the newest window where rows have a `window_end`, else the last ones.
+
+    Of changes (EMIT STREAM), the rows that hold after them.
+    """
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -45,8 +49,18 @@ class Newest:
                     continue
                 if got > shown:
                     self.rows = []
-            self.rows.append(row)
+            self._change(row)
         del self.rows[:-_MAX_ROWS]
+
+    def _change(self, row: Row) -> None:
+        if "_op" not in row:
+            self.rows.append(row)
+            return
+        held = {name: value for name, value in row.items() if name not in _OF_CHANGES}
+        if row["_op"] == "insert":
+            self.rows.append(held)
+        elif held in self.rows:
+            self.rows.remove(held)
 
 
 def drawn(rows: Sequence[Row], title: str, height: int) -> Table:
@@ -84,8 +98,9 @@ def drawn(rows: Sequence[Row], title: str, height: int) -> Table:
 def watch(braid: Client, name_or_sql: str) -> None:
     """Show the newest rows of a query, given by its id or name or as SQL, in a table that is updated in place.
 
-    Rows with a window_end: those of the newest window. Others: the last ones that fit. Ctrl-C ends it, and retires a
-    query that was given as SQL. Without a terminal the table is printed each time that it changes.
+    Rows with a window_end: those of the newest window. Others: the last ones that fit. Of EMIT STREAM: the rows that
+    hold. Ctrl-C ends it, and retires a query that was given as SQL. Without a terminal the table is printed each time
+    that it changes.
     """
     with interruptible():
         watch_query(braid, name_or_sql)

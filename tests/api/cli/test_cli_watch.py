@@ -19,6 +19,15 @@ def test_rows_of_the_newest_window_are_kept() -> None:
     assert [row["k"] for row in newest.rows] == [1, 2]
 
 
+def test_of_changes_the_rows_that_hold_are_kept() -> None:
+    newest = Newest()
+    window = {"window_end": "2026-01-01T00:00:04Z"}
+    newest.add([{"k": k, "n": 1, **window, "_op": "insert", "_ptime": "a", "_ver": 0} for k in (1, 2)])
+    newest.add([{"k": 1, "n": 1, **window, "_op": "retract", "_ptime": "b", "_ver": 1}])
+    newest.add([{"k": 1, "n": 2, **window, "_op": "insert", "_ptime": "b", "_ver": 2}])
+    assert newest.rows == [{"k": 2, "n": 1, **window}, {"k": 1, "n": 2, **window}]
+
+
 @pytest.mark.parametrize("height", [8, 24])
 def test_the_table_fits_the_terminal(height: int) -> None:
     console = Console(width=40, height=height, force_terminal=True, color_system=None)

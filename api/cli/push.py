@@ -1,0 +1,202 @@
+"""`braid push`: rows of files and of standard input, to a stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from braid.api.cli.command import KEY, NAME, CliCommand, json_option, with_client
+from braid.api.cli.output import print_json
+from braid.api.cli.table import cell_text
+from braid.client import MEDIA_TYPES, BraidError, Client
+
+# a body this big is well below what a service accepts, and big enough to be fast
+_CHUNK_BYTES = 1 << 20
+_ERRORS_SHOWN = 20
+_SUFFIXES = {".csv": "csv", ".json": "json", ".arrow": "arrow"}
+
+_PLACE = re.compile(r"^(line|element|row) \d+:? ")
+"""What a detail begins with: the place in one piece, which the place in the whole input replaces."""
+
+
+@dataclass
+class Pushed:
+    """What the service answered to all pieces so far."""
+
+    as_json: bool
+    accepted: int = 0
+    rejected: int = 0
+    late: int = 0
+    pieces: int = 0
+    error_count: int = 0
+    errors: list[Any] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    seems_no_json: bool = False
+
+    def add(self, answer: dict[str, Any], form: str, file: str | None, before: int) -> None:
+        """Count an answer to a piece that so many lines (of CSV: rows) of its file precede; show its errors."""
+        self.pieces += 1
+        self.accepted += int(answer.get("accepted", 0))
+        self.rejected += int(answer.get("rejected", 0))
+        self.late += int(answer.get("late", 0))
+        self.missing += (name for name in answer.get("missing") or [] if name not in self.missing)
+        for error in answer.get("errors") or []:
+            if form == "ndjson" and "must be JSON" in str(error.get("detail")):
+                self.seems_no_json = True
+            if isinstance(error.get("line"), int):
+                error = error | {"line": error["line"] + before}
+            self.error_count += 1
+            if self.as_json:
+                self.errors.append(error if file is None else {"file": file, **error})
+            elif self.error_count <= _ERRORS_SHOWN:
+                detail = _PLACE.sub("", cell_text(error.get("detail")))
+                place = "row" if form == "csv" else "line"  # rows are counted without the line of names
+                named = "" if file is None else f"{file}: "
+                click.echo(f"{named}{place} {error.get('line')}: {detail}", err=True)
+
+    def show(self, stream: str) -> None:
+        """Print the totals."""
+        if self.as_json:
+            totals = {"accepted": self.accepted, "rejected": self.rejected, "errors": self.errors}
+            optional = {"missing": self.missing, "late": self.late}
+            print_json([totals | {name: value for name, value in optional.items() if value}])
+            return
+        if self.error_count > _ERRORS_SHOWN:
+            click.echo(f"… and {self.error_count - _ERRORS_SHOWN} more", err=True)
+        click.echo(f"accepted {self.accepted}, rejected {self.rejected}")
+        if self.late:
+            click.echo(
+                f"{self.late} of the accepted rows {'is' if self.late == 1 else 'are'} late, below the watermark of"
+                f" {stream}: queries that run do not see them. `braid streams {stream} --dead-letters` lists them.",
+                err=True,
+            )
+        if self.missing:
+            names = ", ".join(map(cell_text, self.missing))
+            click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}", err=True)
+        if self.rejected and not self.accepted and self.seems_no_json:
+            click.echo("Are these no JSON objects, one a line? Then say what they are: --format csv, …", err=True)
+
+
+@click.command(
+    short_help="Push rows to a stream.",
+    cls=CliCommand,
+    examples=(
+        "braid push purchases purchases.ndjson",
+        "tail -f purchases.ndjson | braid push purchases",
+        "braid push flights flights/*.csv --end",
+        "braid push purchases purchases.ndjson --key purchases-monday   # safe to repeat",
+    ),
+)
+@click.argument("stream", type=NAME)
+@click.argument("files", type=click.Path(exists=True, dir_okay=False, allow_dash=True), nargs=-1, metavar="[FILE]…")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(MEDIA_TYPES)),
+    help="Without it, as FILE ends (.csv, .json, .arrow), else ndjson, which is sent as it comes.",
+)
+@click.option("--end", is_flag=True, help="Nothing comes after these: windows are final, and queries finish.")
+@click.option("--key", type=KEY, help="Idempotency key: the same push with the same key counts once.")
+@json_option
+@with_client
+def push(
+    braid: Client, stream: str, files: tuple[str, ...], form: str | None, end: bool, key: str | None, as_json: bool
+) -> None:
+    """Push the rows of each FILE, one after the other (default: - for standard input), to STREAM.
+
+    Rows that do not fit the stream are counted as rejected and kept as dead letters; the others are
+    accepted. Accepted rows that are late become dead letters, too. Where all rows are rejected the command
+    fails. A line of names tells the delimiter of CSV.
+    """
+    pushed = Pushed(as_json)
+    for name in files or ("-",):
+        file_form = form or _SUFFIXES.get(Path(name).suffix.lower(), "ndjson")
+        with click.open_file(name, "rb") as file:
+            _push_file(braid, stream, file, file_form, key, pushed, name if len(files) > 1 else None)
+    if pushed.pieces == 0:
+        braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
+    if end:
+        braid.end_stream(stream)
+    pushed.show(stream)
+    if pushed.rejected and not pushed.accepted:
+        raise click.exceptions.Exit(1)
+
+
+def _push_file(
+    braid: Client, stream: str, file: BinaryIO, form: str, key: str | None, pushed: Pushed, shown_name: str | None
+) -> None:
+    """Push a file in pieces; where a piece cannot be pushed, say first how far it got."""
+    before = 0
+    try:
+        for piece in _pieces(file, form, steady=key is not None):
+            answer = braid.push(stream, piece, form, key=None if key is None else f"{key}-{pushed.pieces}")
+            pushed.add(answer, form, shown_name, before)
+            before += piece.count(b"\n") if form == "ndjson" else answer["accepted"] + answer["rejected"]
+    except (BraidError, KeyboardInterrupt):
+        if pushed.accepted or pushed.rejected:
+            place = f"{'line' if form == 'ndjson' else 'row'} {before}"
+            place += "" if shown_name is None else f" of {shown_name}"
+            click.echo(f"Up to {place}: accepted {pushed.accepted}, rejected {pushed.rejected}. Then:", err=True)
+        raise
+
+
+def _pieces(file: BinaryIO, form: str, steady: bool) -> Iterator[bytes]:
+    if form == "ndjson":
+        return ndjson_pieces(file, steady)
+    return csv_pieces(file) if form == "csv" else iter([file.read()])
+
+
+def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
+    """Cut a stream of lines into pieces of whole lines.
+
+    A pipe gives what it has at once, so rows are sent as they come; `steady` waits for full pieces
+    instead, so that the same input is always cut alike, which an idempotency key needs.
+    """
+    read = file.read if steady else getattr(file, "read1", file.read)
+    rest = b""
+    while chunk := read(_CHUNK_BYTES):
+        whole_lines, newline, chunk_rest = chunk.rpartition(b"\n")
+        if not newline:
+            rest += chunk
+            continue
+        yield rest + whole_lines + newline
+        rest = chunk_rest
+    if rest.strip():
+        yield rest
+
+
+def csv_pieces(file: BinaryIO) -> Iterator[bytes]:
+    """Cut CSV into pieces of whole rows, each below the line of names; one piece at least.
+
+    A row ends at a newline outside of double quotes.
+    """
+    names, rest = b"", file.read(_CHUNK_BYTES)
+    while chunk := file.read(_CHUNK_BYTES):
+        if end := _end_of_rows(rest):
+            yield names + rest[:end]
+            names, rest = names or _first_row(rest), rest[end:]
+        rest += chunk
+    yield names + rest
+
+
+def _end_of_rows(text: bytes) -> int:
+    """Return where the last whole row ends."""
+    end, quotes = len(text), text.count(b'"')
+    while (newline := text.rfind(b"\n", 0, end)) >= 0:
+        quotes -= text.count(b'"', newline, end)
+        if quotes % 2 == 0:
+            return newline + 1
+        end = newline
+    return 0
+
+
+def _first_row(text: bytes) -> bytes:
+    end = text.index(b"\n") + 1
+    while text.count(b'"', 0, end) % 2:
+        end = text.index(b"\n", end) + 1
+    return text[:end]

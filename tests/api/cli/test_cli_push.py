@@ -1,0 +1,211 @@
+"""`braid push`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from braid.api.cli.push import csv_pieces, ndjson_pieces
+from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, answer, problem
+
+EVENTS = "/streams/purchases/events"
+
+
+@pytest.fixture(autouse=True)
+def _at_the_service(service: Playback, monkeypatch: pytest.MonkeyPatch, braid: Braid) -> None:  # noqa: ARG001
+    monkeypatch.setenv("BRAID_URL", service.url)
+
+
+def test_push_fails_where_all_rows_are_rejected(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text("bad\nworse\n")
+    result = braid("push", "purchases", str(file))
+    assert (result.exit_code, result.stdout) == (1, "accepted 0, rejected 2\n")
+    assert result.stderr == "line 1: not an object\nline 2: not an object\n"
+    service.play(answer({"accepted": 0, "rejected": 1, "errors": [{"line": 1, "detail": "line 1: must be JSON: no"}]}))
+    result = braid("push", "purchases", str(file))
+    assert result.stderr.endswith("Are these no JSON objects, one a line? Then say what they are: --format csv, …\n")
+
+
+def test_push_takes_the_format_that_a_file_ends_with(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text("a,b\n1,2\n")
+    braid("push", "purchases", str(file))
+    assert service.requests[-1].headers["content-type"] == "text/csv"
+
+
+def test_push_names_rows_of_csv_as_dead_letters_do(braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text("bad\n")
+    assert braid("push", "purchases", str(file)).stderr == "row 1: not an object\n"
+
+
+def test_push_names_the_columns_that_csv_lacks(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text("user,time\n")
+    pushed = {"accepted": 0, "rejected": 0, "errors": [], "missing": ["user_id"]}
+    service.play(answer(pushed))
+    assert braid("push", "purchases", str(file)).stderr == (
+        "purchases has columns that are not in the first line, and are NULL: user_id\n"
+    )
+    service.play(answer(pushed))
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
+
+
+def test_push_says_how_many_rows_were_late(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.json"
+    file.write_text("[]")
+    pushed = {"accepted": 3, "rejected": 0, "errors": [], "late": 2}
+    service.play(answer(pushed))
+    result = braid("push", "purchases", str(file))
+    assert result.stdout == "accepted 3, rejected 0\n"
+    assert result.stderr == (
+        "2 of the accepted rows are late, below the watermark of purchases: queries that run do not see them. `braid"
+        " streams purchases --dead-letters` lists them.\n"
+    )
+    service.play(answer(pushed))
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
+
+
+def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text('{"a": 1}\nbad\n{"a": 2}')
+    result = braid("push", "purchases", str(file))
+    assert result.exit_code == 0
+    assert result.stdout == "accepted 2, rejected 1\n"
+    assert result.stderr == "line 2: not an object\n"
+    assert b"".join(request.body for request in service.asked("POST", EVENTS)) == file.read_bytes()
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == {
+        "accepted": 2,
+        "rejected": 1,
+        "errors": [{"line": 2, "detail": "not an object"}],
+    }
+
+
+def test_a_big_file_is_pushed_in_pieces_of_whole_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    lines = ['{"a": "' + "x" * 1000 + '"}'] * 2500
+    lines[2400] = "bad"
+    file = tmp_path / "events.ndjson"
+    file.write_text("\n".join(lines) + "\n")
+    result = braid("push", "purchases", str(file), "--key", "k")
+    assert result.stdout == "accepted 2499, rejected 1\n"
+    assert result.stderr == "line 2401: not an object\n"
+    pieces = service.asked("POST", EVENTS)
+    assert len(pieces) > 1
+    assert all(piece.body.endswith(b"\n") for piece in pieces)
+    assert b"".join(piece.body for piece in pieces) == file.read_bytes()
+    keys = [piece.headers["idempotency-key"] for piece in pieces]
+    assert keys == [f"k-{number}" for number in range(len(pieces))]
+
+
+def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start) -> None:
+    def pushed(count: int) -> bool:
+        return len(service.asked("POST", EVENTS)) == count
+
+    process = start("push", "purchases", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    for number in range(1, 4):
+        process.stdin.write(b'{"a": %d}\n' % number)
+        process.stdin.flush()
+        service.wait_until(partial(pushed, number))
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (out, err) == (b"accepted 3, rejected 0\n", b"")
+
+
+@pytest.mark.parametrize(("form", "media_type"), [("json", "json"), ("arrow", "vnd.apache.arrow.stream")])
+def test_other_formats_are_pushed_in_one_piece(service: Playback, braid: Braid, form: str, media_type: str) -> None:
+    body = b"{" + bytes(3 << 20)
+    assert braid("push", "purchases", "--format", form, input=body).exit_code == 0
+    assert service.last().body == body
+    assert service.last().headers["content-type"] == f"application/{media_type}"
+
+
+def test_a_refused_piece_says_how_far_it_came(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text(('{"a": "' + "x" * 1000 + '"}\n') * 2500)
+    service.play(
+        answer({"accepted": 1000, "rejected": 0, "errors": []}),
+        problem(429, "Too Many Requests", "slow down"),
+    )
+    result = braid("push", "purchases", str(file))
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    lines = service.requests[0].body.count(b"\n")
+    assert result.stderr.startswith(f"Up to line {lines}: accepted 1000, rejected 0. Then:\n")
+    assert "429 Too Many Requests" in result.stderr
+
+
+def test_pushing_nothing_still_needs_a_stream(braid: Braid) -> None:
+    assert braid("push", "purchases", input="").stdout == "accepted 0, rejected 0\n"
+    assert braid("push", "sales", input="").exit_code == 1
+    assert braid("push", "sales", input="{}\n").exit_code == 1
+
+
+def test_pieces_are_cut_alike_whenever_they_must_be() -> None:
+    body = b"".join(b'{"n": %d}\n' % number for number in range(300_000)) + b'{"last": 1}'
+
+    class Slow(io.RawIOBase):
+        """Gives a few bytes at a time, as a pipe may."""
+
+        def __init__(self) -> None:
+            self.at = 0
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+            piece = body[self.at : self.at + min(len(buffer), 7919)]
+            buffer[: len(piece)] = piece
+            self.at += len(piece)
+            return len(piece)
+
+    from_file = list(ndjson_pieces(io.BytesIO(body), steady=True))
+    assert list(ndjson_pieces(io.BufferedReader(Slow()), steady=True)) == from_file
+    assert b"".join(from_file) == body
+    as_it_comes = list(ndjson_pieces(io.BufferedReader(Slow()), steady=False))
+    assert len(as_it_comes) > len(from_file)
+    assert b"".join(as_it_comes) == body
+    assert all(piece.endswith(b"\n") for piece in as_it_comes[:-1])
+
+
+def test_several_files_are_pushed_one_after_the_other(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.json", "b.ndjson")]
+    files[0].write_text('{"a": 0}')
+    files[1].write_text('{"a": 1}\nbad\n')
+    result = braid("push", "purchases", *map(str, files), "--key", "k")
+    sent = [(request.headers["content-type"], request.headers["idempotency-key"]) for request in service.requests]
+    assert sent == [("application/json", "k-0"), ("application/x-ndjson", "k-1")]
+    assert result.stderr == f"{files[1]}: line 2: not an object\n"
+    listed = json.loads(braid("push", "purchases", *map(str, files), "--json").stdout)["errors"]
+    assert listed == [{"file": str(files[1]), "line": 2, "detail": "not an object"}]
+
+
+def test_a_file_that_is_not_there_is_known_before_any_is_pushed(
+    service: Playback, braid: Braid, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("user_id\n1\n")
+    assert braid("push", "purchases", str(tmp_path / "a.csv"), str(tmp_path / "b.csv")).exit_code == 2
+    assert service.requests == []
+
+
+def test_pieces_of_csv_are_whole_rows_below_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("braid.api.cli.push._CHUNK_BYTES", 300)
+    rows = [["a\nb", "c"], *([str(n), "x" * (n % 7) + '"\n"' * (n % 3)] for n in range(500)), ["", "y\n" * 400]]
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(rows)
+    pieces = [piece.decode() for piece in csv_pieces(io.BytesIO(written.getvalue().encode()))]
+    read = [list(csv.reader(io.StringIO(piece))) for piece in pieces]
+    assert len(pieces) > 20
+    assert all(piece[0] == rows[0] for piece in read)
+    assert [row for piece in read for row in piece[1:]] == rows[1:]
+
+
+def test_a_small_csv_is_one_piece() -> None:
+    assert list(csv_pieces(io.BytesIO(b"a\n1\n2"))) == [b"a\n1\n2"]
+    assert list(csv_pieces(io.BytesIO(b""))) == [b""]
