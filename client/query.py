@@ -13,7 +13,8 @@ from braid.client.calls import Calls
 from braid.client.errors import BraidError
 from braid.client.frames import joined, library
 from braid.client.messages import Object
-from braid.client.table import Table
+from braid.client.notebook import LiveCell, in_notebook
+from braid.client.table import Table, unreadable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,10 +68,25 @@ class AsyncQuery:
             self._cursor = page.cursor
             if page.end or not page.rows:
                 break
-        described = await self.describe()
+        return self._table_of(list(self._newest)[-limit:], await self.describe())
+
+    async def tables(self, limit: int = 20) -> AsyncIterator[Table]:
+        """Yield the newest rows each time that some came, or that none came for some seconds, until the query ends."""
+        newest, cursor, ended = deque[Object](maxlen=limit), None, False
+        while not ended:
+            page = await self._calls.results(self.id, cursor, _PAGE_ROWS, _TABLE_SECONDS)
+            newest.extend(page.rows)
+            cursor = page.cursor
+            if len(page.rows) == _PAGE_ROWS:
+                continue
+            described = await self.describe()
+            ended = page.end or (described["state"] == "FAILED" and not page.rows)
+            yield self._table_of(list(newest), described)
+
+    def _table_of(self, rows: list[Object], described: Object) -> Table:
         waiting_for = described.get("waiting_for") or {}
         note = described.get("error") or waiting_for.get("detail") or f"{described['rows_out']} rows so far"
-        return Table(f"query {self.id}", described["state"], str(note), list(self._newest)[-limit:])
+        return Table(f"query {self.id}", described["state"], str(note), rows)
 
     async def to_arrow(self, wait: float = 10.0) -> pa.Table:
         """Return the rows so far; where none is there yet, wait up to so many seconds for the first.
@@ -112,11 +128,14 @@ class AsyncQuery:
 
 
 class Query(Blocking[AsyncQuery]):
-    """A query of a service; leaving its context retires it. A notebook shows its newest rows."""
+    """A query of a service; leaving its context retires it. A cell of a notebook shows its newest rows, live."""
+
+    _cell: LiveCell | None = None
 
     describe = blocking(AsyncQuery.describe)
     rows = blocking_iterator(AsyncQuery.rows)
     table = blocking(AsyncQuery.table)
+    tables = blocking_iterator(AsyncQuery.tables)
     to_arrow = blocking(AsyncQuery.to_arrow)
     to_pandas = blocking(AsyncQuery.to_pandas)
     to_polars = blocking(AsyncQuery.to_polars)
@@ -137,11 +156,20 @@ class Query(Blocking[AsyncQuery]):
     def __repr__(self) -> str:
         return repr(self._wrapped)
 
+    def _ipython_display_(self) -> None:
+        if not in_notebook():
+            print(repr(self))
+            return
+        if self._cell is not None:
+            self._cell.stop()
+        self._cell = LiveCell(f"query {self.id}", self.tables())
+        self._cell.start()
+
     def _repr_html_(self) -> str:
         try:
             return self.table()._repr_html_()
-        except BraidError as error:  # a cell that made the query must not look as if it had not
-            return Table(f"query {self.id}", "", str(error), [])._repr_html_()
+        except BraidError as error:
+            return unreadable(f"query {self.id}", error)._repr_html_()
 
     def __iter__(self) -> Iterator[Object]:
         return self.rows()

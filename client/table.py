@@ -9,7 +9,7 @@ from typing import Any
 from braid.client.messages import Object
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows with a title, a state and a note; a notebook shows them as a table."""
 
@@ -24,6 +24,8 @@ class Table:
         padded = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
         return "\n".join([f"{self.title} {self.state}: {self.note}", *padded]).rstrip()
 
+    __repr__ = __str__
+
     @property
     def columns(self) -> list[str]:
         """The names of all columns, in the order of their first appearance."""
@@ -35,6 +37,11 @@ class Table:
         lines = ("".join(f"<td>{escape(_text(row.get(name)))}</td>" for name in self.columns) for row in self.rows)
         body = "".join(f"<tr>{line}</tr>" for line in lines)
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def unreadable(title: str, error: Exception) -> Table:
+    """Return a table that says why there is none."""
+    return Table(title, "", str(error), [])
 
 
 def _text(value: Any) -> str:

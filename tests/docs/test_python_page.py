@@ -1,16 +1,25 @@
-"""The blocks of docs/python.md and the cells of docs/notebook.ipynb run as printed, against a real service."""
+"""The blocks of docs/python.md and the cells of docs/notebook.ipynb run as printed, against a real service.
+
+The cells run in a kernel of Jupyter.
+"""
 
 from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty
 from typing import Any
 
-import matplotlib
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from tests.docs.pages import TOP, fences
 from tests.kit.service import RunningService
+from tests.kit.waiting import wait_until
+
+SECONDS = 60.0
 
 
 def run_cell(source: str, names: dict[str, Any]) -> Any:
@@ -39,20 +48,72 @@ def test_the_blocks_of_the_page_run(
         names["braid"].close()
 
 
-@pytest.mark.service
-def test_the_cells_of_the_notebook_run(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
+class Kernel:
+    """A kernel of Jupyter, and the outputs that a frontend would show: of each display the newest."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, dict[str, str]] = {}
+        self._manager, self._client = start_new_kernel(startup_timeout=SECONDS)
+
+    def run(self, source: str) -> None:
+        """Run a cell to its end."""
+        request = self._client.execute(source)
+        wait_until(lambda: self._is_idle_after(request), SECONDS, lambda: f"{source} ends; it showed {self.outputs}")
+
+    def read(self) -> dict[str, dict[str, str]]:
+        """Read what was shown since, and return all outputs."""
+        for message in self._messages():
+            self._take(message)
+        return self.outputs
+
+    def stop(self) -> None:
+        """End the kernel."""
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        with suppress(Empty):
+            while True:
+                yield self._client.get_iopub_msg(timeout=0.1)
+
+    def _is_idle_after(self, request: str) -> bool:
+        is_idle = False
+        for message in self._messages():
+            self._take(message)
+            ended = message["content"].get("execution_state") == "idle"
+            is_idle |= ended and message["parent_header"].get("msg_id") == request
+        return is_idle
+
+    def _take(self, message: dict[str, Any]) -> None:
+        content = message["content"]
+        assert message["msg_type"] != "error", content
+        if "data" in content:
+            number = content.get("transient", {}).get("display_id") or str(len(self.outputs))
+            self.outputs[number] = content["data"]
+
+
+@pytest.fixture
+def kernel(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     monkeypatch.setenv("BRAID_URL", service.url)
-    monkeypatch.setattr("braid.client.query._TABLE_SECONDS", 60.0)
-    matplotlib.use("agg")
-    names: dict[str, Any] = {}
+    started = Kernel()
+    yield started
+    started.stop()
+
+
+@pytest.mark.service
+def test_the_cells_of_the_notebook_run(kernel: Kernel) -> None:
     notebook = json.loads((TOP / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    shown = []
-    for cell in cells:
-        value = run_cell(cell, names)
-        shown.append(value._repr_html_() if hasattr(value, "_repr_html_") else value)
-    names["braid"].close()
-    assert shown[1]["accepted"] == 5
-    assert "<td>c</td><td>30</td>" in shown[2]
-    assert "<td>99</td>" in shown[3]
-    assert [bar.get_height() for bar in shown[4].patches] == [12, 30, 41, 99]
+    for cell in cells[:-1]:
+        kernel.run(cell)
+    pushed, live, frame, plot = list(kernel.outputs)
+    assert "'accepted': 5" in kernel.outputs[pushed]["text/plain"]
+    assert "<td>99</td>" in kernel.outputs[frame]["text/html"]
+    assert "image/png" in kernel.outputs[plot]
+    wait_until(
+        lambda: "<b>FINISHED</b>" in kernel.read()[live]["text/html"],
+        SECONDS,
+        lambda: f"the cell of the query follows it; it shows {kernel.outputs[live]}",
+    )
+    assert "<td>d</td><td>99</td>" in kernel.outputs[live]["text/html"]
+    kernel.run(cells[-1])
