@@ -17,6 +17,8 @@ QUOTAS: Mapping[str, tuple[click.ParamType[Any], str]] = {
     "creations_a_minute": (click.IntRange(0), "Most queries created in a minute."),
     "cost_share": (click.FloatRange(0, 1, min_open=True), "Share of the cores that its queries may take."),
     "result_rows_a_second": (click.IntRange(0), "Most rows read in a second."),
+    "query_levels": (click.IntRange(0), "Most queries that read one another in a chain."),
+    "query_readers": (click.IntRange(0), "Most queries that read the same one."),
 }
 
 

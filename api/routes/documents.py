@@ -95,6 +95,8 @@ TENANT: Json = {
         "creations_a_minute": None,
         "cost_share": None,
         "result_rows_a_second": None,
+        "query_levels": None,
+        "query_readers": None,
     },
 }
 API_KEY: Json = {
@@ -284,6 +286,8 @@ TENANT_SCHEMA: Json = {
                 "creations_a_minute": _LIMIT,
                 "cost_share": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
                 "result_rows_a_second": _LIMIT,
+                "query_levels": _LIMIT,
+                "query_readers": _LIMIT,
             },
         }
     },

@@ -22,16 +22,19 @@ class Quotas:
     """What a tenant may use; None: as much as there is.
 
     ``running_queries`` counts all that are neither RETIRED nor FAILED. ``cost_share`` is a share, above 0 and up to 1,
-    of the cores that queries may take. ``result_rows_a_second`` bounds what is read from ``/results``.
+    of the cores that queries may take. ``result_rows_a_second`` bounds what is read from ``/results``. ``query_levels``
+    is how many queries may read one another in a chain, ``query_readers`` how many may read the same one.
     """
 
     running_queries: int | None = None
     creations_a_minute: int | None = None
     cost_share: float | None = None
     result_rows_a_second: int | None = None
+    query_levels: int | None = None
+    query_readers: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("running_queries", "creations_a_minute", "result_rows_a_second"):
+        for name in (each.name for each in fields(self) if each.name != "cost_share"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise NotAllowed(f"The quota {name} must be a whole number, 0 or more, or null; got {value!r}.")

@@ -108,7 +108,8 @@ class TenantSession:
             if count is not None:
                 count(planned)
 
-        return Owner(self.principal.tenant, self.meters.quotas.running_queries, check)
+        quotas = self.meters.quotas
+        return Owner(self.principal.tenant, quotas.running_queries, check, quotas.query_levels, quotas.query_readers)
 
     # queries that exist
 

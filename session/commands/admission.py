@@ -31,14 +31,17 @@ def _no_check(_: Sequence[PlannedQuery]) -> None:
 
 @dataclass(frozen=True)
 class Owner:
-    """The tenant that new queries are of, how many of its queries may run, and a further check of them.
+    """The tenant that new queries are of, its quotas, and a further check of the queries.
 
+    At most ``max_running`` may run, ``max_levels`` read one another in a chain, and ``max_readers`` read the same one.
     ``check`` is called by the session's writer and raises why the queries cannot be accepted.
     """
 
     tenant: str | None = None
     max_running: int | None = None
     check: Callable[[Sequence[PlannedQuery]], None] = _no_check
+    max_levels: int | None = None
+    max_readers: int | None = None
 
 
 NOBODY = Owner()

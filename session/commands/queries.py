@@ -143,7 +143,7 @@ class Queries:
             for record, p in zip(records, planned, strict=True):
                 record.created_us = group.at_us
                 resolution.resolve(record, p)
-            check_relations(group.state, records, resolution.records, replaced)
+            check_relations(group.state, records, resolution.records, owner, replaced)
             for record, query_id in zip(records, group.state.new_query_ids(len(records)), strict=True):
                 record.id = query_id
             pending = {origin: replay.id for origin, replay in group.state.pending.replays.items()}

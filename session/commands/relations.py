@@ -6,11 +6,13 @@ whoever wrote it in the tenant; it goes with the last query that reads it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Query
+from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import PlannedQuery
 from braid.session.commands.starts import starts_now
 from braid.session.state.query_record import QueryRecord, subquery_key
@@ -18,7 +20,7 @@ from braid.session.state.session_state import SessionState
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.one_row import is_one_row, one_row_stream
 from braid.sources.core.derived import all_behind, derived_id, is_derived, queries_behind
-from braid.sources.core.errors import Conflict, NotAllowed
+from braid.sources.core.errors import Conflict, LimitReached, NotAllowed
 
 MAX_LEVELS = 32
 """How many queries may read one another in a chain."""
@@ -108,9 +110,11 @@ def check_relations(
     state: SessionState,
     records: Sequence[QueryRecord],
     new: Sequence[QueryRecord],
+    owner: Owner,
     replaced: QueryRecord | None = None,
 ) -> None:
-    """Raise Conflict for queries that read one which is on its way out by now, NotAllowed for chains too long.
+    """Raise Conflict for queries that read one which is on its way out by now, NotAllowed for chains too long, and
+    LimitReached for what is beyond a quota of the owner.
 
     ``records`` are new ones, with the subqueries ``new``; the query ``replaced`` goes as they come.
     """
@@ -128,14 +132,43 @@ def check_relations(
             known = on_their_way.get(query_id) or state.queries.find(query_id)
             if known is None or not known.is_wanted:
                 raise Conflict(f"Query {query_id}, which the new one reads, was just deleted or has failed.")
-        levels, queries = 0, [record.query]
-        while queries:
-            levels += 1
-            if levels > MAX_LEVELS:
-                raise NotAllowed(f"At most {MAX_LEVELS} queries may read one another in a chain; these are more.")
-            reached = {query_id for query in queries for query_id in _read_by(query)}
-            found = (on_their_way.get(query_id) or state.queries.find(query_id) for query_id in reached)
-            queries = [each.query for each in found if each is not None]
+        _check_levels(_levels(state, record, on_their_way), owner)
+    if owner.max_readers is not None:
+        _check_readers(state, [*records, *new], owner.max_readers)
+
+
+def _levels(state: SessionState, record: QueryRecord, on_their_way: Mapping[str, QueryRecord]) -> int:
+    """Return how many queries are in the longest chain that ends with one; more than MAX_LEVELS are not counted."""
+    levels, queries = 0, [record.query]
+    while queries and levels <= MAX_LEVELS:
+        levels += 1
+        reached = {query_id for query in queries for query_id in _read_by(query)}
+        found = (on_their_way.get(query_id) or state.queries.find(query_id) for query_id in reached)
+        queries = [each.query for each in found if each is not None]
+    return levels
+
+
+def _check_levels(levels: int, owner: Owner) -> None:
+    if levels > MAX_LEVELS:
+        raise NotAllowed(f"At most {MAX_LEVELS} queries may read one another in a chain; these are more.")
+    if owner.max_levels is not None and levels > owner.max_levels:
+        raise LimitReached(
+            f"At most {owner.max_levels} queries of this tenant may read one another in a chain (quota query_levels);"
+            f" these are {levels}. Write some of them as one SELECT.",
+            retry_after=10,
+        )
+
+
+def _check_readers(state: SessionState, records: Sequence[QueryRecord], limit: int) -> None:
+    new_readers = Counter(query_id for record in records for query_id in set(_read_by(record.query)))
+    for query_id, count in new_readers.items():
+        readers = len(state.readers_of(query_id))
+        if readers + count > limit:
+            raise LimitReached(
+                f"At most {limit} queries of this tenant may read the same one (quota query_readers); {readers} read"
+                f" {query_id}, and {count} more would. Delete some first.",
+                retry_after=10,
+            )
 
 
 def _read_by(query: Query) -> list[str]:

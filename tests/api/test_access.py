@@ -356,6 +356,8 @@ def test_keys_and_tenants_by_rest(rest: Rest) -> None:
             "creations_a_minute": None,
             "cost_share": None,
             "result_rows_a_second": None,
+            "query_levels": None,
+            "query_readers": None,
         },
     }
     (key,) = rest.get("/keys")["keys"]

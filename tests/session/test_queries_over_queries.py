@@ -16,7 +16,7 @@ from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import QueryRequest, Replacement
 from braid.session.commands.relations import MAX_LEVELS
 from braid.sources.core.derived import FIRST
-from braid.sources.core.errors import Conflict, NotAllowed, Overloaded, UnknownObject
+from braid.sources.core.errors import Conflict, LimitReached, NotAllowed, Overloaded, UnknownObject
 from tests.session.driver import BEGINNING, SECOND, Driver
 
 INNER = "SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY gem_pack"
@@ -202,6 +202,23 @@ def test_tenants_read_and_share_their_own_queries_only(driver: Driver) -> None:
     names = [node["name"] for node in shown["nodes"] if node["kind"] == "stream"]
     assert len(names) == 2, "the stream, and the subquery of the tenant"
     assert "best" not in names
+
+
+def test_quotas_bound_chains_and_readers(driver: Driver) -> None:
+    owner = Owner("a", max_levels=3, max_readers=2)
+
+    def create(*statements: str) -> None:
+        driver.session.queries.create([QueryRequest(sql) for sql in statements], owner)
+
+    driver.session.queries.create([QueryRequest(NESTED, name="best")], owner)
+    create("SELECT m FROM best")
+    with pytest.raises(LimitReached, match=r"quota query_levels\); these are 3. Write some of them as one"):
+        driver.session.queries.create([QueryRequest("SELECT m FROM best")], Owner("a", max_levels=2))
+    with pytest.raises(LimitReached, match=r"quota query_readers\); 1 read q-\d+, and 2 more would"):
+        create("SELECT m FROM best WHERE m > 1", "SELECT m FROM best WHERE m > 2")
+    create("SELECT m FROM best WHERE m > 3")
+    with pytest.raises(LimitReached, match="2 read"):
+        create("SELECT m FROM best WHERE m > 4")
 
 
 def test_the_plan_of_a_query_shows_the_way_from_the_stream(driver: Driver) -> None:
