@@ -168,8 +168,9 @@ class _NoRowHint:
 
 def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
     """Tell how many rows of a query's streams were late or malformed, which no query counts."""
+    streams = {str(stream["name"]): stream for stream in braid.streams()}
     for name in query.get("active_from") or {}:
-        stream = braid.stream(name)
+        stream = streams.get(name, {})  # none where the query reads another
         if stream.get("late"):
             click.echo(
                 f"{stream['late']} rows of stream {name} were late, and no query sees them: they came more than its"

@@ -26,7 +26,6 @@ from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import CreateQuery, Explain, Select, Statement
 from braid.session.sql.syntax import Node
 from braid.session.sql.table_subqueries import with_table_subqueries
-from braid.sources.connectors.one_row import is_one_row
 from braid.sources.core.errors import SqlNotAllowed
 from braid.sources.core.schema import StreamDefinition
 
@@ -100,12 +99,6 @@ def _plan_alone(select: Select, relations: Relations, tables: KnownTables, limit
 
 def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Selection:
     stream = scope.definition.name
-    if is_one_row(scope.stream.id) and (aggregate is not None or select.group_by or select.having is not None):
-        raise select.sql.not_allowed(
-            "An aggregate needs a window, also over static tables alone; write SELECT COUNT(*) AS n"
-            " FROM (SELECT * FROM packs) AS t [RANGE 1 DAY].",
-            select.start,
-        )
     if aggregate is not None:
         raise select.sql.not_allowed(
             f"An aggregate needs a window; write FROM {stream} [RANGE 8 SECONDS] for one result every 8 seconds,"

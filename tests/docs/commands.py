@@ -26,6 +26,7 @@ def comparable(line: str) -> str:
     line = re.sub(r"^cursor: \S+", "cursor: #", line)
     line = re.sub(r"path = '[^']*/", "path = '", line)
     line = re.sub(r"\bq-\d+", "q-#", line)
+    line = line.replace("is CATCHING_UP, deployed", "is RUNNING, deployed")
     return line.replace("is RETIRED", "is DRAINING").rstrip()  # a batch may come in between
 
 

@@ -38,9 +38,9 @@ def run_commands(recipe: str, service: RunningService, folder: Path, addresses: 
 @pytest.fixture(autouse=True)
 def _nothing_stays(api: Api) -> Iterator[None]:
     yield
-    for stream in ("shop", "orders", "taps"):
-        if stream in {declared["name"] for declared in api.get("/streams").json()["streams"]}:
-            api.delete(f"/streams/{stream}?cascade=true")
+    for declared in api.call("GET", "/streams", 200)["streams"]:
+        if declared["name"] in ("shop", "orders", "taps"):
+            api.call("DELETE", f"/streams/{declared['name']}?cascade=true", 204)
 
 
 @pytest.mark.service

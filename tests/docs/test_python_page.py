@@ -106,7 +106,7 @@ def test_the_cells_of_the_notebook_run(kernel: Kernel) -> None:
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for cell in cells[:-1]:
         kernel.run(cell)
-    pushed, live, frame, plot = list(kernel.outputs)
+    pushed, live, frame, _axes, plot = list(kernel.outputs)
     assert "'accepted': 5" in kernel.outputs[pushed]["text/plain"]
     assert "<td>99</td>" in kernel.outputs[frame]["text/html"]
     assert "image/png" in kernel.outputs[plot]

@@ -61,12 +61,26 @@ def test_queries_over_tables_alone_give_the_rows_of_duckdb_and_finish(api: Api, 
     assert not [stream for stream in api.call("GET", "/streams", 200)["streams"] if stream["name"] == "static tables"]
 
 
-def test_rows_of_tables_are_aggregated_in_a_window(api: Api, tmp_path: Path) -> None:
-    packs, _ = tables(api, tmp_path)
-    sql = f"SELECT brand, COUNT(*) AS n FROM (SELECT * FROM {packs}) AS t [RANGE 1 DAY] GROUP BY brand"
-    (query,) = api.create_queries([{"sql": sql}])
+AGGREGATES = (
+    "SELECT brand, COUNT(*) AS n FROM {p} GROUP BY brand",
+    "SELECT COUNT(*) AS n, SUM(pack) AS s, COUNT(DISTINCT brand) AS d, AVG(pack) AS a FROM {p} WHERE pack > 1",
+    "SELECT label, MAX(pack) AS m FROM {p} AS p JOIN {b} AS b ON p.brand = b.brand GROUP BY label HAVING MAX(pack) > 1",
+    "SELECT k, SUM(v) AS s FROM (VALUES ('a', 1), ('b', 2), ('a', 3)) AS x (k, v) GROUP BY k",
+)
+
+
+@pytest.mark.parametrize("text", AGGREGATES)
+def test_rows_of_tables_are_aggregated_as_by_duckdb(api: Api, tmp_path: Path, text: str) -> None:
+    packs, brands = tables(api, tmp_path)
+    (query,) = api.create_queries([{"sql": text.format(p=packs, b=brands)}])
     api.wait_state(query["id"], "FINISHED", deadline_seconds=SECONDS)
-    assert {row["brand"]: row["n"] for row in all_rows(api, query["id"])} == {1: 2, 2: 1, None: 1}
+    bounds = ("window_start", "window_end", "_partial")
+    rows = [{name: row[name] for name in row if name not in bounds} for row in all_rows(api, query["id"])]
+    with connected() as duck:
+        for table in ("packs", "brands"):
+            duck.execute(f"CREATE TEMP TABLE {table} AS FROM '{tmp_path / table}.csv'")
+        expected = duck.execute(text.format(p="packs", b="brands")).fetchall()
+    assert values(rows) == sorted(expected, key=repr)
 
 
 def test_rows_of_a_table_and_of_a_stream_come_together(api: Api, tmp_path: Path) -> None:

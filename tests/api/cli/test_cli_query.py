@@ -59,7 +59,7 @@ def test_a_query_that_finishes_says_which_rows_it_did_not_see(service: Playback,
     process = start("query", SQL)
     follows(service)
     with service.changed:
-        service.queries["q-1"]["active_from"] = {"purchases": None}
+        service.queries["q-1"]["active_from"] = {"purchases": None, "subquery q-2": None}
         if not has_rows:
             service.queries["q-1"]["waiting_for"] = {"reason": "malformed", "detail": "All 9 inputs are malformed."}
     if has_rows:
