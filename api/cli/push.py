@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import click
 
@@ -128,7 +128,7 @@ def push(
 
 
 def _push_file(
-    braid: Client, stream: str, file: BinaryIO, form: str, key: str | None, pushed: Pushed, shown_name: str | None
+    braid: Client, stream: str, file: IO[bytes], form: str, key: str | None, pushed: Pushed, shown_name: str | None
 ) -> None:
     """Push a file in pieces; where a piece cannot be pushed, say first how far it got."""
     before = 0
@@ -145,13 +145,13 @@ def _push_file(
         raise
 
 
-def _pieces(file: BinaryIO, form: str, steady: bool) -> Iterator[bytes]:
+def _pieces(file: IO[bytes], form: str, steady: bool) -> Iterator[bytes]:
     if form == "ndjson":
         return ndjson_pieces(file, steady)
     return csv_pieces(file) if form == "csv" else iter([file.read()])
 
 
-def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
+def ndjson_pieces(file: IO[bytes], steady: bool) -> Iterator[bytes]:
     """Cut a stream of lines into pieces of whole lines.
 
     A pipe gives what it has at once, so rows are sent as they come; `steady` waits for full pieces
@@ -170,7 +170,7 @@ def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
         yield rest
 
 
-def csv_pieces(file: BinaryIO) -> Iterator[bytes]:
+def csv_pieces(file: IO[bytes]) -> Iterator[bytes]:
     """Cut CSV into pieces of whole rows, each below the line of names; one piece at least.
 
     A row ends at a newline outside of double quotes.
