@@ -29,7 +29,7 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         if record is None:
             raise KeyError(name)
         called = record.called
-        if not record.is_wanted:
+        if not record.is_readable:
             raise NotAllowed(
                 f"Query {called} is {record.state}, so nothing can read its rows. Create it again, or write its SELECT"
                 " as a subquery."

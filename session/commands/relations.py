@@ -130,7 +130,7 @@ def check_relations(
     for record in records:
         for query_id in _read_by(record.query):
             known = on_their_way.get(query_id) or state.queries.find(query_id)
-            if known is None or not known.is_wanted:
+            if known is None or not known.is_readable:
                 raise Conflict(f"Query {query_id}, which the new one reads, was just deleted or has failed.")
         _check_levels(_levels(state, record, on_their_way), owner)
     if owner.max_readers is not None:

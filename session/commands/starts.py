@@ -97,15 +97,17 @@ def place(
     """
     replays: dict[str, str] = {}
     sees_after: dict[str, int] = {}
+    record.complete = tuple(each for each in record.query.streams if _is_complete(each, queries))
     for stream_id in record.query.streams:
         if is_one_row(stream_id):
             replays[stream_id] = one_row_id(record.id)
             continue
         if is_derived(stream_id):
-            if start is not None and not start.is_now and not _is_of_subqueries(stream_id, queries):
+            from_row = start or Start(EARLIEST if stream_id in record.complete else NOW)
+            if not from_row.is_now and not _is_of_subqueries(stream_id, queries):
                 reads = pending.setdefault(stream_id, replay_id(stream_id, record.id))
                 replays[stream_id] = reads
-                if (after := start.after(_last_row_us(stream_id, catalog, queries))) is not None:
+                if (after := from_row.after(_last_row_us(stream_id, catalog, queries))) is not None:
                     sees_after[reads] = after
             continue
         stream = catalog.by_id(stream_id)
@@ -120,6 +122,12 @@ def place(
             sees_after[reads] = after
     record.sees_after = shared_dict(sees_after)
     _read(record, replays)
+
+
+def _is_complete(stream_id: str, queries: QueryTable) -> bool:
+    """Whether a derived stream has rows of FINISHED queries, so that none will come."""
+    found = list(map(queries.find, queries_behind(stream_id)))
+    return bool(found) and all(record is not None and record.is_finished for record in found)
 
 
 def _is_of_subqueries(stream_id: str, queries: QueryTable) -> bool:

@@ -38,8 +38,8 @@ _REFUSED = {
     "DELETE": "DELETE is not supported: streams are only appended to. Change the file of a static table, and write"
     " REFRESH TABLE name; write DROP QUERY name to retire a query.",
     "ALTER": "ALTER is not supported; drop the object and create it again.",
-    "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}.",
-    "VALUES": "VALUES alone is no query. Join a stream with them: JOIN (VALUES (1), (2)) AS v (id) ON s.id = v.id.",
+    "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}, or run braid streams NAME.",
+    "VALUES": "VALUES alone is no query. Write SELECT * FROM (VALUES (1), (2)) AS v (id), or join a stream with them.",
 }
 _VIEW = "write CREATE QUERY name AS SELECT …, which other queries read by its name"
 _NOT_CREATED = {

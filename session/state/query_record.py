@@ -60,9 +60,9 @@ class QueryRecord:
     rows of it: the batch that retired or failed it, or with which it had drained. All of this is of its current or last
     deployment; ``is_ending`` says that this one is to end or has ended, ``requested_us`` since when it was waited for
     (None: since the query was created). ``replaces`` and ``replaced_by`` are ids of queries. ``start`` is where it was
-    asked to start; of a stream in ``sees_after`` it sees nothing up to an event time. ``joined`` says where its replays
-    have joined their streams, by the names of these. A query that ``is_subquery`` is there for those that read it, and
-    goes with the last of them.
+    asked to start; of a stream in ``sees_after`` it sees nothing up to an event time. Of ``complete`` derived streams
+    all rows were there before it. ``joined`` says where its replays have joined their streams, by the names of these. A
+    query that ``is_subquery`` is there for those that read it, and goes with the last of them.
 
     Many records share equal values (names of streams, labels, times): nobody may change them in place.
     ``head_segment`` is where :mod:`braid.session.log.snapshot` keeps the head, None before it does.
@@ -82,6 +82,7 @@ class QueryRecord:
     replaces: str | None = None
     start: str | None = None
     sees_after: dict[str, int] = field(default_factory=dict)
+    complete: tuple[str, ...] = ()
     is_subquery: bool = False
     state: str = PENDING
     slot: int | None = None
@@ -130,6 +131,11 @@ class QueryRecord:
     def is_wanted(self) -> bool:
         """Whether it is neither finished nor on its way there."""
         return self.state in (PENDING, CATCHING_UP, RUNNING, PAUSED)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether others may read its rows: it is wanted, or has given all that it ever will."""
+        return self.is_wanted or self.state == FINISHED
 
     @property
     def replays(self) -> tuple[str, ...]:
@@ -310,6 +316,7 @@ class QueryRecord:
         times = {name: shared_dict(value[name]) for name in _TIMES if value.get(name) is not None}
         deployments = tuple(Deployment(**deployment) for deployment in value.get("deployments", ()))
         shared_parts = {"query": query, "stream_names": names, "labels": labels, "deployments": deployments}
+        shared_parts["complete"] = tuple(value.get("complete", ()))
         return cls(**{**value, **times, **shared_parts})
 
 
@@ -328,6 +335,7 @@ _HEAD = (
     "replaces",
     "start",
     "sees_after",
+    "complete",
     "is_subquery",
 )
 _TIMES = ("active_from", "active_to")

@@ -26,6 +26,7 @@ from typing import Any
 
 from braid.engine.data_layout import PlannedBatch
 from braid.operators.derived import Behind, derived_stream
+from braid.operators.event_times import ENDED
 from braid.operators.joins.key_splits import KeySplit
 from braid.operators.queries import lookups_of
 from braid.optimizer.plan import Plan
@@ -167,6 +168,9 @@ class SessionState:
             self.subqueries[subquery_key(record.tenant, record.query, record.start)] = record.id
         for stream in self.catalog.begin_hidden(record.query, lambda each: self._rows_of(each, record)):
             self.pending.stream_created(stream, at_us)
+            if stream.id in record.complete:
+                self.catalog.raise_watermark(stream.id, ENDED)
+                self.pending.watermark_raised(stream.id, ENDED, at_us)
         self.catalog.count_users(record.query, 1)
         self.pending.created(record.id, at_us)
 

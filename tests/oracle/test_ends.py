@@ -84,6 +84,28 @@ def test_a_stream_that_is_ended_finishes_its_queries_with_all_their_rows(api: Ap
     assert rows_of(api, late["id"]) == rows_of(api, tumbling), "what has ended can be asked still"
 
 
+def test_the_rows_of_a_query_that_has_finished_are_read_by_others(api: Api) -> None:
+    stream = new_stream(api)
+    name = f"counts_{stream}"
+    counted = f"SELECT k, COUNT(*) AS n FROM {stream} [RANGE 10 SECONDS] GROUP BY k"
+    (counts,) = api.create_queries([{"sql": counted, "name": name}])
+    push(api, stream, 1, 2, 3, 11, 12, 14, 21)
+    api.call("POST", f"/streams/{stream}/watermark", 200, json={"end": True})
+    api.wait_state(counts["id"], "FINISHED", deadline_seconds=60)
+    texts = (
+        f"SELECT k, n FROM {name} WHERE n > 1",
+        f"SELECT MAX(n) AS n FROM {name} [RANGE 20 SECONDS]",
+        f"SELECT n FROM {name} WHERE k = 0 UNION ALL SELECT k AS n FROM {name}",
+        f"SELECT k, n FROM (SELECT k, SUM(n) AS n FROM {name} [RANGE 1 MINUTE] GROUP BY k) AS t",
+    )
+    rows = [[(1, 2), (0, 2)], [(2,), (1,)], [(1,), (2,), (0,), (0,), (1,), (1,), (1,)], [(0, 3), (1, 4)]]
+    queries = api.create_queries([{"sql": text} for text in texts])
+    for text, query, expected in zip(texts, queries, rows, strict=True):
+        api.wait_state(query["id"], "FINISHED", deadline_seconds=60)
+        found = [tuple(row[each] for each in ("k", "n") if each in row) for row in api.page(query["id"])["rows"]]
+        assert sorted(found) == sorted(expected), text
+
+
 def test_the_watermark_of_a_silent_stream_follows_the_clock_where_it_shall(api: Api) -> None:
     names = {on_idle: f"taps_{on_idle}_{uuid.uuid4().hex[:8]}" for on_idle in ("advance", "wait")}
     for on_idle, name in names.items():

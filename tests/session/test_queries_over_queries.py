@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from braid.engine.past_rows import past_of
+from braid.operators.event_times import ENDED
 from braid.router.result_reader import ResultReader
 from braid.session.access.meters import Meters
 from braid.session.access.principal import READ, Principal, Quotas
@@ -296,6 +297,21 @@ def test_a_query_that_starts_in_the_past_of_rows_replays_them(driver: Driver) ->
     driver.session.queries.begin_delete([outer, same, bounded], False).wait()
     driver.flush()
     assert streams(driver) == {"s-1"}
+
+
+def test_the_rows_of_a_finished_query_are_read_from_the_earliest(driver: Driver) -> None:
+    driver.run(INNER, name="revenue")
+    driver.batch(clocks={"s-1": BEGINNING}, watermarks={"s-1": ENDED}, fired={"s-1": ENDED})
+    driver.flush()
+    driver.batch()
+    assert driver.session.lookup.describe("q-1")["state"] == "FINISHED"
+    (outer, now) = driver.create(OVER.format("revenue"), OVER.format("revenue"))
+    (later,) = driver.create("SELECT n FROM revenue", start="now")
+    driver.flush()
+    assert driver.state.queries[outer].query.streams == driver.state.queries[now].query.streams == (f"q-1.{outer}",)
+    assert driver.state.queries[later].query.streams == ("q-1",)
+    assert [change["raised"] for change in driver.changelogs() if change.get("raised")] == [{"q-1": ENDED}]
+    assert driver.recovered() == driver.observed()
 
 
 def test_what_a_query_over_a_query_waits_for_names_that_one(driver: Driver) -> None:

@@ -197,7 +197,6 @@ def test_queries_with_other_rows_of_a_table_have_another_input() -> None:
 @pytest.mark.parametrize(
     ("marked", "message"),
     [
-        ("^SELECT COUNT(*) AS n FROM packs", "FROM (SELECT * FROM packs) AS t [RANGE 1 DAY]"),
         ("SELECT name FROM packs, ^brands", "'brands' is not compared with any"),
         ("SELECT name FROM packs ^[RANGE 1 DAY]", "remove its window"),
         ("SELECT price FROM purchases p, ^packs k", "'k' is not compared with any"),
