@@ -126,7 +126,9 @@ class Settings:
     batch_target_seconds: float = 1.0
     """Duration of a batch that the planner aims at."""
     batch_limit_seconds: float = 60.0
-    """Duration after which a batch is ended, and then run without the query or the input that holds it."""
+    """Duration after which a batch is ended, and then run without the query or the input that holds it. Time in which
+    other programs have the processor does not count.
+    """
     stall_seconds: float = 15.0
     """Time without a sign of life after which the job is not ready; processes that hang are ended."""
     latency_target_seconds: float = 10.0

@@ -26,11 +26,14 @@ from braid.engine.plan_log import PlanLog
 from braid.engine.planning.offsets import Offset, PassedOver, Span
 from braid.engine.recovery.checkpoint import read_offset, rewrite_offset
 from braid.engine.recovery.isolation_log import pending_batch
+from braid.engine.recovery.processor_share import ProcessorShare
 from braid.engine.spark.worker_memory import limit_memory
 from braid.operators import failure_isolation
 from braid.sources.core.storage import Storage
 
 POLL_SECONDS = 0.02
+# threads that wait for a core are seen to have waited once they run
+SHARE_SECONDS = 0.5
 # more culprits in one batch are not looked for: then something else is wrong
 MAX_CULPRITS = 200
 _SAMPLES = 64
@@ -179,12 +182,15 @@ class RunApart:
 
     def _wait(self, pid: int) -> int | None:
         """Return the exit status of a process, the negative number of the signal that ended it, None for no end."""
-        deadline = time.monotonic() + self._seconds
-        while time.monotonic() < deadline:
+        share, worked, before = ProcessorShare([pid]), 0.0, time.monotonic()
+        while worked < self._seconds:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 return os.waitstatus_to_exitcode(status)
             time.sleep(POLL_SECONDS)
+            elapsed = time.monotonic() - before
+            if elapsed >= SHARE_SECONDS:
+                worked, before = worked + elapsed * share.of([pid]), before + elapsed
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return None

@@ -4,8 +4,9 @@ The job shows *signs of life*: the planner writes one every second while Spark a
 with a record. Without any for ``stall_seconds`` the service is not ready, and says so. Then
 
 - processes of the job that use no processor, or are stopped, hang: the job is ended at once;
-- a batch that goes on working is ended after ``batch_limit_seconds``. Its number is noted, so that the job finds out
-  what the batch cannot be run with before it runs it again (:mod:`braid.engine.recovery.isolation`).
+- a batch that goes on working is ended after ``batch_limit_seconds``. Time in which its threads waited for a core does
+  not count (:mod:`braid.engine.recovery.processor_share`). Its number is noted, so that the job finds out what the
+  batch cannot be run with before it runs it again (:mod:`braid.engine.recovery.isolation`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import psutil
 
 from braid.engine.data_layout import BATCHES, read_heartbeat
 from braid.engine.recovery.isolation_log import note_outlasted, pending_batch
+from braid.engine.recovery.processor_share import ProcessorShare
 from braid.session.upkeep.job_supervisor import JobSupervisor
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.storage import Storage
@@ -56,6 +58,9 @@ class Watchdog:
         self._works_here = works_here
         self._sign: object = None
         self._silent = 0.0
+        # of that, since it stalled, the time in which other programs left it the processor
+        self._worked = 0.0
+        self._share: ProcessorShare | None = None
         # processor seconds by process, of those that ended meanwhile, too; and all of them at each look
         self._used: dict[int, float] = {}
         self._use: list[float] = []
@@ -92,6 +97,7 @@ class Watchdog:
         members = self._supervisor.members()
         if self._supervisor.stall is None:
             self.stalls += 1
+            self._worked, self._share = self._silent - seconds, None
             fields = {"seconds": round(self._silent), "processes": [m.pid for m in members], "batch": sign[2] + 1}
             log.error("the job makes no progress", extra={"fields": fields})
         self._supervisor.stall = (
@@ -101,13 +107,20 @@ class Watchdog:
             with contextlib.suppress(psutil.Error):  # it has just ended
                 self._used[member.pid] = sum(member.cpu_times()[:2])
         self._use.append(sum(self._used.values()))
+        self._worked += seconds * self._share_of([member.pid for member in members])
         if _are_some_stopped(members):
             self._end("processes of it are stopped")
         elif self._works_here and len(self._use) * seconds > WATCHED_SECONDS and self._is_still(seconds):
             self._end("its processes do nothing")
-        elif self._silent >= self._limit():
+        elif self._worked >= self._limit():
             self._note_outlasted()
             self._end("a batch outlasts batch_limit_seconds")
+
+    def _share_of(self, pids: Sequence[int]) -> float:
+        if self._share is None:
+            self._share = ProcessorShare(pids)
+            return 1.0
+        return self._share.of(pids)
 
     def _is_still(self, seconds: float) -> bool:
         watched = self._use[-round(WATCHED_SECONDS / seconds) - 1 :]

@@ -15,6 +15,7 @@ import pytest
 
 from braid.engine.data_layout import BATCHES, write_heartbeat
 from braid.engine.recovery.isolation_log import OUTLASTED
+from braid.engine.recovery.processor_share import ProcessorShare
 from braid.session.upkeep.job_supervisor import JobSupervisor
 from braid.session.upkeep.watchdog import START_SECONDS, WATCHED_SECONDS, Watchdog
 from braid.sources.core.record_log import RecordLog
@@ -122,10 +123,27 @@ def test_a_stopped_process_is_ended_at_once(storage: Storage, start: Callable[[s
     assert job.ends == 1
 
 
+def test_time_in_which_other_programs_have_the_processor_does_not_count(
+    storage: Storage, start: Callable[[str], tuple[Job, Watchdog]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProcessorShare, "of", lambda *_: 0.25)
+    job, watchdog = start(BUSY)
+    write_heartbeat(storage, 1)
+    looks = 1 + round(STALL + (LIMIT - STALL) / 0.25)
+    monkeypatch.setattr(Watchdog, "_is_still", lambda *_: False)  # seconds pass at once here, and it works in none
+    for _ in range(looks - 4):
+        watchdog.look(1.0)
+    assert (job.ends, watchdog.stalls) == (0, 1)
+    for _ in range(4):
+        watchdog.look(1.0)
+    assert job.ends == 1
+
+
 @pytest.mark.long
 def test_a_batch_that_works_for_too_long_is_ended_and_noted_and_then_given_twice_the_time(
-    storage: Storage, start: Callable[[str], tuple[Job, Watchdog]]
+    storage: Storage, start: Callable[[str], tuple[Job, Watchdog]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ProcessorShare, "of", lambda *_: 1.0)  # other tests run beside this one
     job, watchdog = start(BUSY)
     storage.put("checkpoint/offsets/0", b"v1\n{}\n{}")
 
