@@ -63,6 +63,7 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
     settings = service.settings

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from braid.api.http.bodies import idempotency_key, outcome, parse_json, read_body, response_of
 from braid.api.routes import documents
 from braid.api.routes.documents import answers, json_body, refused
+from braid.api.schemas import access as schemas
 from braid.api.service import ServiceDep
 from braid.session.access.principal import ADMIN, MONITOR, READ, RIGHTS, WRITE, Quotas, Tenant
 from braid.session.access.registry import AccessRegistry
@@ -60,7 +61,9 @@ async def registry_of(_: AdminDep, service: ServiceDep) -> AccessRegistry:
 RegistryDep = Annotated[AccessRegistry, Depends(registry_of)]
 
 
-@router.get("/whoami", responses=answers(200, "Who the key of the request belongs to.", documents.WHOAMI))
+@router.get(
+    "/whoami", responses=answers(200, "Who the key of the request belongs to.", schemas.Caller, documents.WHOAMI)
+)
 async def whoami(caller: CallerDep) -> dict[str, Any]:
     """Tell the tenant, rights and quotas of the key that the request came with."""
     return {
@@ -70,13 +73,13 @@ async def whoami(caller: CallerDep) -> dict[str, Any]:
     }
 
 
-@router.get("/tenants", responses=answers(200, "All tenants.", {"tenants": [documents.TENANT]}, 422))
+@router.get("/tenants", responses=answers(200, "All tenants.", schemas.Tenants, {"tenants": [documents.TENANT]}, 422))
 async def list_tenants(registry: RegistryDep) -> dict[str, Any]:
     """List the tenants."""
     return {"tenants": [_tenant_json(tenant) for tenant in registry.tenants()]}
 
 
-@router.get("/tenants/{name}", responses=answers(200, "The tenant.", documents.TENANT, 404, 422))
+@router.get("/tenants/{name}", responses=answers(200, "The tenant.", schemas.Tenant, documents.TENANT, 404, 422))
 async def get_tenant(name: str, registry: RegistryDep) -> dict[str, Any]:
     """Look at one tenant and its quotas."""
     return _tenant_json(registry.tenant(name))
@@ -84,8 +87,10 @@ async def get_tenant(name: str, registry: RegistryDep) -> dict[str, Any]:
 
 @router.put(
     "/tenants/{name}",
-    responses=answers(200, "The tenant is there, with these quotas.", documents.TENANT, 400, 409, 413, 422),
-    openapi_extra=json_body(documents.TENANT_SCHEMA, {"quotas": {"running_queries": 100}}),
+    responses=answers(
+        200, "The tenant is there, with these quotas.", schemas.Tenant, documents.TENANT, 400, 409, 413, 422
+    ),
+    openapi_extra=json_body(schemas.NewTenant, {"quotas": {"running_queries": 100}}),
 )
 async def put_tenant(name: str, request: Request, registry: RegistryDep, service: ServiceDep) -> dict[str, Any]:
     """Make a tenant, or give one other quotas; a quota that is left out is none.
@@ -106,7 +111,10 @@ async def drop_tenant(name: str, registry: RegistryDep) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/keys", responses=answers(200, "All keys, without their texts.", {"keys": [documents.API_KEY]}, 422))
+@router.get(
+    "/keys",
+    responses=answers(200, "All keys, without their texts.", schemas.ApiKeys, {"keys": [documents.API_KEY]}, 422),
+)
 async def list_keys(registry: RegistryDep) -> dict[str, Any]:
     """List the keys."""
     return {"keys": [key.describe() for key in registry.api_keys()]}
@@ -116,9 +124,13 @@ async def list_keys(registry: RegistryDep) -> dict[str, Any]:
     "/keys",
     status_code=201,
     responses=answers(
-        201, "The key, which is shown this once only.", {**documents.API_KEY, "key": "braid_…"}, 400, 404, 413, 422
+        201,
+        "The key, which is shown this once only.",
+        schemas.CreatedKey,
+        {**documents.API_KEY, "key": "braid_…"},
+        *(400, 404, 413, 422),
     ),
-    openapi_extra=json_body(documents.KEY_SCHEMA, {"tenant": "shop", "rights": ["read", "write"]}, repeatable=False),
+    openapi_extra=json_body(schemas.NewKey, {"tenant": "shop", "rights": ["read", "write"]}, repeatable=False),
 )
 async def create_key(request: Request, registry: RegistryDep, service: ServiceDep) -> Response:
     """Make a key for a tenant. Only a hash of it is kept: note it down."""

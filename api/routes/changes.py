@@ -12,8 +12,9 @@ from braid.api.batch_notifier import durable_answer
 from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from braid.api.routes import documents
 from braid.api.routes.access import WriterDep
-from braid.api.routes.documents import QUERY_SCHEMA, Drain, IdOrName, Wait, answers, json_body, no_body
+from braid.api.routes.documents import Drain, IdOrName, Wait, answers, json_body, no_body
 from braid.api.routes.queries import created, fields_of, once_running
+from braid.api.schemas.queries import NewQuery, Query
 from braid.api.service import Service, ServiceDep
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.query_requests import Replacement
@@ -29,6 +30,7 @@ router = APIRouter(tags=["queries"])
     responses=answers(
         201,
         "The new query is accepted, and the old one retires.",
+        Query,
         documents.QUERY | {"id": "q-2", "state": "PENDING", "replaces": "q-1"},
         400,
         404,
@@ -39,7 +41,7 @@ router = APIRouter(tags=["queries"])
         429,
         503,
     ),
-    openapi_extra=json_body(QUERY_SCHEMA, {"sql": documents.SELECT}),
+    openapi_extra=json_body(NewQuery, {"sql": documents.SELECT}),
 )
 async def replace_query(
     id: IdOrName, request: Request, service: ServiceDep, caller: WriterDep, drain: Drain = True, wait: Wait = 0.0
@@ -62,7 +64,9 @@ async def replace_query(
 @router.post(
     "/queries/{id}/pause",
     status_code=202,
-    responses=answers(202, "The query pauses.", documents.QUERY | {"state": "PAUSED"}, 400, 404, 409, 410, 422, 503),
+    responses=answers(
+        202, "The query pauses.", Query, documents.QUERY | {"state": "PAUSED"}, 400, 404, 409, 410, 422, 503
+    ),
     openapi_extra=no_body(),
 )
 async def pause_query(id: IdOrName, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
@@ -73,7 +77,9 @@ async def pause_query(id: IdOrName, request: Request, service: ServiceDep, calle
 @router.post(
     "/queries/{id}/resume",
     status_code=202,
-    responses=answers(202, "The query goes on.", documents.QUERY | {"state": "PENDING"}, 400, 404, 409, 410, 422, 503),
+    responses=answers(
+        202, "The query goes on.", Query, documents.QUERY | {"state": "PENDING"}, 400, 404, 409, 410, 422, 503
+    ),
     openapi_extra=no_body(),
 )
 async def resume_query(

@@ -10,10 +10,9 @@ from pydantic import AfterValidator
 
 from braid.api.http import problems
 from braid.api.routes.rows import ARROW, JSON, NDJSON
-from braid.session.state.query_record import STATES
-from braid.session.state.waiting import REASONS
-
-Json = dict[str, Any]
+from braid.api.schemas import access, model, plans, queries, streams
+from braid.api.schemas.model import Json, Problem, Row, components, one_or_many, ref
+from braid.api.schemas.streams import Statement
 
 DESCRIPTION = """\
 Braid runs thousands of ad-hoc SQL queries over live streams inside one long-running job.
@@ -22,6 +21,24 @@ Declare a stream, push rows, register queries, read their rows. Times are RFC 33
 `application/problem+json` (RFC 9457); nothing changes when a request fails. The header `Idempotency-Key` makes a retry
 of any POST and of PUT safe.
 """
+
+TAGS = [
+    {"name": "streams", "description": "Streams, and the rows that are pushed to them"},
+    {"name": "tables", "description": "Static tables to join with"},
+    {"name": "queries", "description": "Queries: register, look at, change and retire them"},
+    {"name": "results", "description": "The rows of queries"},
+    {"name": "plan", "description": "How queries run and share"},
+    {"name": "sql", "description": "Any one statement"},
+    {"name": "access", "description": "Tenants, keys and quotas"},
+    {"name": "operation", "description": "Probes and metrics"},
+]
+BEARER: Json = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key. A service that takes requests without keys, on loopback only, ignores it.",
+}
+TEXT: Json = {"type": "string"}
+BYTES: Json = {"type": "string", "format": "binary"}
 
 CREATE_STREAM = (
     "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
@@ -39,17 +56,25 @@ STREAM: Json = {
     "id": "s-1",
     "columns": [{"name": "user_id", "type": "BIGINT", "event_time": False}],
     "source": {"connector": "push", "format": "json", "options": {}},
-    "clock": "2026-01-01T00:00:01.000000Z",
-    "watermark": "2025-12-31T23:59:59.000000Z",
-    "idle": False,
     "lateness_seconds": 2.0,
     "max_future_seconds": 3600.0,
     "idle_timeout_seconds": None,
+    "on_idle": "wait",
     "watermark_percentile": None,
+    "clock": "2026-01-01T00:00:01.000000Z",
+    "watermark": "2025-12-31T23:59:59.000000Z",
+    "idle": False,
+    "ended": False,
     "tuples": 1,
     "late": 0,
     "malformed": 0,
     "skipped": 0,
+    "bytes": 76,
+    "offsets": {"0": 1},
+    "error": None,
+    "queries": 1,
+    "created_at": "2026-01-01T00:00:00.000000Z",
+    "sql": CREATE_STREAM,
 }
 TABLE: Json = {
     "name": "packs",
@@ -60,6 +85,7 @@ TABLE: Json = {
     "created_at": "2026-01-01T00:00:00.000000Z",
     "refreshing": False,
     "refreshed_at": None,
+    "sql": CREATE_TABLE,
 }
 QUERY: Json = {
     "id": "q-1",
@@ -67,6 +93,10 @@ QUERY: Json = {
     "tenant": None,
     "sql": SELECT,
     "state": "RUNNING",
+    "start": None,
+    "replays": None,
+    "progress": None,
+    "joined": None,
     "slot": 0,
     "epoch": 2,
     "active_from": {"purchases": None},
@@ -78,16 +108,46 @@ QUERY: Json = {
     "last_result_at": "2026-01-01T00:00:02.000000Z",
     "event_time_latency_seconds": 1.0,
     "group": None,
-    "operator": "select",
+    "operator": "selection:s-1",
     "sink": None,
     "subquery": False,
     "error": None,
     "waiting_for": None,
+    "labels": {},
+    "ttl_seconds": None,
     "delivery": None,
     "deployments": [],
     "replaces": None,
     "replaced_by": None,
 }
+EXECUTION: Json = {
+    "kind": "selection",
+    "operator": "selection:s-1",
+    "streams": ["purchases"],
+    "tables": [],
+    "partitioned_by": [],
+    "window": None,
+    "emit": None,
+    "predicate_columns": ["price"],
+    "evaluation": {"form": "query-sets", "why": "selected rows are kept one by one; tested: price"},
+    "shares_with": {"count": 1, "ids": ["q-1"]},
+    "group": None,
+    "plan_version": 3,
+    "why": "Shared with 1 other query: all selections over purchases are one operator.",
+    "statistics": {
+        "tuples_per_second": {"purchases": 100.0},
+        "selectivity": {"purchases": 0.5},
+        "sampled_tuples": {"purchases": 1000},
+        "cores": None,
+        "cost_share": None,
+    },
+    "join_order": None,
+}
+GRAPH: Json = {
+    "nodes": [{"id": "stream:s-1", "kind": "stream", "name": "purchases"}],
+    "edges": [{"source": "stream:s-1", "target": "selection:s-1"}],
+}
+EXPLAINED: Json = EXECUTION | {"columns": [{"name": "price", "type": "DOUBLE"}], "plan": GRAPH}
 TENANT: Json = {
     "name": "shop",
     "quotas": {
@@ -124,6 +184,7 @@ DEAD_LETTERS: Json = {
             "reason": "malformed",
             "detail": "line 3: column 'price': 'cheap' is not a DOUBLE",
             "received_at": "2026-01-01T00:00:02.000000Z",
+            "query": None,
             "tuple": None,
             "raw": '{"price": "cheap"}',
         }
@@ -159,42 +220,23 @@ _REASONS = {
 }
 _EVERYWHERE = (403, 429)
 """What any call may be refused with, see :mod:`braid.api.http.origins` and :mod:`braid.api.http.limits`."""
-_PROBLEM: Json = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "position": {
-            "type": "object",
-            "properties": {"line": {"type": "integer"}, "column": {"type": "integer"}},
-        },
-    },
-}
 
 
-def answers(
-    status: int, description: str, example: Any, *refusals: int, schema: Json | None = None
-) -> dict[int | str, Json]:
-    """Return the ``responses`` of a call: its good answer with an example, and the statuses of its refusals."""
-    content = {"example": example} if schema is None else {"schema": schema, "example": example}
-    return {status: {"description": description, "content": {JSON: content}}, **refused(*refusals)}
+def answers(status: int, description: str, schema: type | Json, example: Any, *refusals: int) -> dict[int | str, Json]:
+    """Return the ``responses`` of a call: its good answer with schema and example, and the statuses of its refusals."""
+    content = {JSON: {"schema": _schema(schema), "example": example}}
+    return {status: {"description": description, "content": content}, **refused(*refusals)}
 
 
 def refused(*statuses: int) -> dict[int | str, Json]:
     """Return the ``responses`` entry of each status of refusal."""
-    schema = {"$ref": "#/components/schemas/Problem"}
-    return {
-        status: {"description": _REASONS[status], "content": {problems.MEDIA_TYPE: {"schema": schema}}}
-        for status in statuses
-    }
+    content = {problems.MEDIA_TYPE: {"schema": ref(Problem)}}
+    return {status: {"description": _REASONS[status], "content": content} for status in statuses}
 
 
-def json_body(schema: Json, example: Any, repeatable: bool = True) -> Json:
+def json_body(schema: type | Json, example: Any, repeatable: bool = True) -> Json:
     """Return the ``openapi_extra`` of a call that takes JSON; ``repeatable``: an Idempotency-Key makes retries safe."""
-    content = {JSON: {"schema": schema, "example": example}}
+    content = {JSON: {"schema": _schema(schema), "example": example}}
     return {"requestBody": {"required": True, "content": content}, "parameters": [KEY_HEADER] * repeatable}
 
 
@@ -205,8 +247,11 @@ def no_body() -> Json:
 
 def sql_body(example: str) -> Json:
     """Return the ``openapi_extra`` of a call that takes ``{"sql": …}``."""
-    schema = {"type": "object", "required": ["sql"], "properties": {"sql": {"type": "string"}}}
-    return json_body(schema, {"sql": example})
+    return json_body(Statement, {"sql": example})
+
+
+def _schema(schema: type | Json) -> Json:
+    return schema if isinstance(schema, dict) else ref(schema)
 
 
 KEY_HEADER: Json = {
@@ -216,101 +261,15 @@ KEY_HEADER: Json = {
     "schema": {"type": "string", "maxLength": 255},
     "description": "Makes a retry safe: the first outcome is answered again, also after a crash; kept for a day.",
 }
-_TIME: Json = {"type": ["string", "null"], "format": "date-time"}
-WAITING_QUERY: Json = {
-    "title": "DescribedQuery",
-    "type": "object",
-    "required": ["id", "state", "sql", "rows_out", "waiting_for"],
-    "properties": {
-        "id": {"type": "string"},
-        "state": {"type": "string", "enum": list(STATES)},
-        "sql": {"type": "string"},
-        "rows_out": {"type": "integer"},
-        "waiting_for": {
-            "description": "Why there is no row yet; null once there is one",
-            "type": ["object", "null"],
-            "required": ["reason", "detail", "stream", "watermark", "window_end"],
-            "properties": {
-                "reason": {"type": "string", "enum": list(REASONS)},
-                "detail": {"type": "string", "description": "The reason in words, and what would help"},
-                "stream": {"type": ["string", "null"], "description": "The stream that it is about"},
-                "watermark": _TIME,
-                "window_end": _TIME,
-            },
-        },
-    },
-}
-"""A query as GET shows it; of its fields those that clients decide by."""
-QUERY_SCHEMA: Json = {
-    "type": "object",
-    "required": ["sql"],
-    "additionalProperties": False,
-    "properties": {
-        "sql": {"type": "string", "description": "A SELECT, or CREATE QUERY name AS SELECT"},
-        "name": {"type": ["string", "null"]},
-        "sink": {
-            "type": ["string", "object", "null"],
-            "description": "`log`: rows are read from /queries/{id}/results, and nowhere else. An object says"
-            " where they go besides: `connector` (file, kafka, postgres, clickhouse, webhook) and its options.",
-            "additionalProperties": {"type": ["string", "number", "boolean"]},
-        },
-        "ttl_seconds": {"type": ["number", "null"], "description": "Delete the query after this time"},
-        "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
-        "start": {
-            "type": ["string", "null"],
-            "description": "Where it starts to read its streams: `now`, `earliest`, a time (RFC 3339), or an interval"
-            " before now such as `-1 hour`. Else where the stream says: `earliest` for connector `file` and for `kafka`"
-            " with `scan.startup.mode` = `earliest-offset`, `now` for others.",
-        },
-    },
-}
-RETIRE_SCHEMA: Json = {
-    "type": "object",
-    "required": ["ids"],
-    "additionalProperties": False,
-    "properties": {
-        "ids": {"type": "array", "minItems": 1, "items": {"type": "string", "description": "The id or the name"}},
-        "drain": {"type": "boolean", "default": True, "description": "Still emit the windows that are complete"},
-    },
-}
-_LIMIT: Json = {"type": ["integer", "null"], "minimum": 0}
-TENANT_SCHEMA: Json = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "quotas": {
-            "type": ["object", "null"],
-            "additionalProperties": False,
-            "properties": {
-                "running_queries": _LIMIT,
-                "creations_a_minute": _LIMIT,
-                "cost_share": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
-                "result_rows_a_second": _LIMIT,
-                "query_levels": _LIMIT,
-                "query_readers": _LIMIT,
-            },
-        }
-    },
-}
-KEY_SCHEMA: Json = {
-    "type": "object",
-    "required": ["tenant", "rights"],
-    "additionalProperties": False,
-    "properties": {
-        "tenant": {"type": "string"},
-        "rights": {"type": "array", "minItems": 1, "items": {"enum": ["read", "write", "admin", "monitor"]}},
-        "name": {"type": ["string", "null"]},
-    },
-}
 EVENTS_BODY: Json = {
     "parameters": [KEY_HEADER],
     "requestBody": {
         "required": True,
         "content": {
-            NDJSON: {"schema": {"type": "string"}, "example": EVENTS},
-            JSON: {"schema": {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}},
-            ARROW: {"schema": {"type": "string", "format": "binary"}},
-            "text/csv": {"schema": {"type": "string"}, "example": EVENTS_CSV},
+            NDJSON: {"schema": TEXT, "example": EVENTS},
+            JSON: {"schema": one_or_many(Row)},
+            ARROW: {"schema": BYTES},
+            "text/csv": {"schema": TEXT, "example": EVENTS_CSV},
         },
     },
 }
@@ -339,24 +298,43 @@ Cascade = Annotated[bool, Query(description="Retire the queries that read it, to
 Drain = Annotated[bool, Query(description="Still emit the windows that are complete; `false` stops at once.")]
 
 
+_SCHEMAS = {
+    name: schema for module in (model, streams, queries, plans, access) for name, schema in vars(module).items()
+}
+
+
 def install(app: FastAPI) -> None:
     """Make ``app`` describe itself: without FastAPI's own form of validation errors, which we never send."""
 
     def described() -> Json:
         if app.openapi_schema is None:
-            schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            for path in schema["paths"].values():
+            document = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
+            )
+            for path in document["paths"].values():
                 for call in path.values():
-                    for status, refusal in refused(*_EVERYWHERE).items():
-                        call["responses"].setdefault(str(status), refusal)
-                    if "HTTPValidationError" in str(call["responses"].get("422")):
-                        del call["responses"]["422"]
-                        call["responses"].setdefault("400", refused(400)[400])
-            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-            for name in ("HTTPValidationError", "ValidationError"):
-                schemas.pop(name, None)
-            schemas["Problem"] = _PROBLEM
-            app.openapi_schema = schema
+                    _complete(call)
+            document["components"] = {
+                "schemas": components(document["paths"], _SCHEMAS),
+                "securitySchemes": {"apiKey": BEARER},
+            }
+            app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = described  # type: ignore[method-assign]
+
+
+def _complete(call: Json) -> None:
+    """Add to what FastAPI says of a call what any call may be refused with, and that it takes a key."""
+    answers = call["responses"]
+    for status, refusal in refused(*_EVERYWHERE).items():
+        answers.setdefault(str(status), refusal)
+    if "HTTPValidationError" in str(answers.get("422")):
+        del answers["422"]
+        answers.setdefault("400", refused(400)[400])
+    for answer in answers.values():
+        for form in answer.get("content", {}).values():
+            if "$ref" in form["schema"]:  # beside what FastAPI tells from the type of the function
+                form["schema"] = {"$ref": form["schema"]["$ref"]}
+    if "401" in answers:
+        call["security"] = [{"apiKey": []}]

@@ -10,8 +10,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from braid.api.http.bodies import read_body
 from braid.api.routes.access import AdminDep
-from braid.api.routes.documents import KEY_HEADER, Json, answers
+from braid.api.routes.documents import BYTES, KEY_HEADER, TEXT, answers
 from braid.api.routes.rows import JSON, NDJSON
+from braid.api.schemas.model import Json, Row, any_of, array
+from braid.api.schemas.streams import InferredStream, PlaceToInferFrom
 from braid.api.service import Service, ServiceDep
 from braid.session.commands.inference import Inference
 from braid.sources.connectors.registry import CONNECTORS
@@ -35,59 +37,6 @@ _FORMS = {
     "application/octet-stream": "",
 }
 _MAX_OPTIONS_BYTES = 1 << 16
-_COLUMN: Json = {
-    "type": "object",
-    "required": ["name", "type", "comment"],
-    "properties": {
-        "name": {"type": "string"},
-        "type": {"type": "string"},
-        "comment": {"type": ["string", "null"], "description": "What to know of the choice of its type"},
-    },
-}
-_TEXTS: Json = {"type": "array", "items": {"type": "string"}}
-_INFERRED: Json = {
-    "title": "InferredStream",
-    "type": "object",
-    "required": [
-        *("name", "sql", "columns", "left_out", "event_time", "event_time_candidates", "lateness_seconds"),
-        *("source", "rows", "comments"),
-    ],
-    "properties": {
-        "name": {"type": "string"},
-        "sql": {"type": "string", "description": "A CREATE STREAM statement that POST /sql accepts"},
-        "columns": {"type": "array", "items": _COLUMN},
-        "left_out": {
-            "type": "array",
-            "description": "Columns of the sample that the stream does not have",
-            "items": {
-                "type": "object",
-                "required": ["name", "why"],
-                "properties": {"name": {"type": "string"}, "why": {"type": "string"}},
-            },
-        },
-        "event_time": {"type": "string", "description": "The column with LATENESS"},
-        "event_time_candidates": _TEXTS | {"description": "All columns that could be the event time, it first"},
-        "lateness_seconds": {"type": "number"},
-        "source": {
-            "type": "object",
-            "required": ["connector", "format", "options"],
-            "properties": {
-                "connector": {"type": "string"},
-                "format": {"type": "string"},
-                "options": {"type": "object", "additionalProperties": {"type": "string"}},
-            },
-        },
-        "rows": {"type": "integer", "description": "How many rows were looked at"},
-        "comments": _TEXTS | {"description": "What was guessed, and why; they stand in the statement, too"},
-    },
-}
-_PLACE: Json = {
-    "title": "PlaceToInferFrom",
-    "type": "object",
-    "required": ["connector"],
-    "properties": {"connector": {"enum": ["file", "kafka"]}, "name": {"type": ["string", "null"]}},
-    "additionalProperties": {"type": "string", "description": "An option of the connector, as WITH takes it"},
-}
 _EXAMPLE: Json = {
     "name": "purchases",
     "sql": "-- 2 rows looked at.\nCREATE STREAM purchases (\n    user_id INT,\n    price DOUBLE,\n    time TIMESTAMP"
@@ -105,19 +54,18 @@ _EXAMPLE: Json = {
     "rows": 2,
     "comments": ["2 rows looked at."],
 }
-_OBJECTS: Json = {"type": "array", "items": {"type": "object"}}
 _BODY: Json = {
     "parameters": [KEY_HEADER],
     "requestBody": {
         "required": True,
         "content": {
-            CSV_TYPE: {"schema": {"type": "string"}, "example": "user_id,price,time\n1,9.5,2026-01-01T00:00:01Z\n"},
-            NDJSON: {"schema": {"type": "string"}},
+            CSV_TYPE: {"schema": TEXT, "example": "user_id,price,time\n1,9.5,2026-01-01T00:00:01Z\n"},
+            NDJSON: {"schema": TEXT},
             JSON: {
-                "schema": {"anyOf": [_PLACE, _OBJECTS, {"type": "object"}]},
+                "schema": any_of(PlaceToInferFrom, Row, array(Row)),
                 "example": {"connector": "file", "path": "events/"},
             },
-            PARQUET_TYPE: {"schema": {"type": "string", "format": "binary"}},
+            PARQUET_TYPE: {"schema": BYTES},
         },
     },
 }
@@ -125,7 +73,7 @@ _BODY: Json = {
 
 @router.post(
     "/streams/infer",
-    responses=answers(200, "The statement.", _EXAMPLE, 400, 413, 422, 503, schema=_INFERRED),
+    responses=answers(200, "The statement.", InferredStream, _EXAMPLE, 400, 413, 422, 503),
     openapi_extra=_BODY,
 )
 async def infer_stream(

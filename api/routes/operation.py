@@ -6,7 +6,8 @@ from fastapi import APIRouter, Response
 
 from braid.api.metrics.metrics import CONTENT_TYPE
 from braid.api.routes.access import MonitorDep
-from braid.api.routes.documents import answers, refused
+from braid.api.routes.documents import TEXT, answers, refused
+from braid.api.schemas.access import Alive, Ready
 from braid.api.service import ServiceDep
 from braid.sources.core.errors import NotReady
 
@@ -14,13 +15,13 @@ router = APIRouter(tags=["operation"])
 probes = APIRouter(tags=["operation"])
 
 
-@probes.get("/healthz", responses=answers(200, "The service is alive.", {"alive": True}))
+@probes.get("/healthz", responses=answers(200, "The service is alive.", Alive, {"alive": True}))
 async def healthz() -> dict[str, bool]:
     """Tell that the service answers."""
     return {"alive": True}
 
 
-@probes.get("/readyz", responses=answers(200, "Queries run at full speed.", {"ready": True}, 503))
+@probes.get("/readyz", responses=answers(200, "Queries run at full speed.", Ready, {"ready": True}, 503))
 def readyz(service: ServiceDep) -> dict[str, bool]:
     """Tell whether queries are taken and run at full speed; if not, the problem says why."""
     service.check_running()
@@ -36,7 +37,7 @@ def readyz(service: ServiceDep) -> dict[str, bool]:
     responses={
         200: {
             "description": "Metrics for Prometheus.",
-            "content": {"text/plain": {"example": "braid_epoch 3.0\n"}},
+            "content": {"text/plain": {"schema": TEXT, "example": "braid_epoch 3.0\n"}},
         },
         **refused(503),
     },

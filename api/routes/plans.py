@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter, Query, Response
 
+from braid.api.routes import documents
 from braid.api.routes.access import AdminDep, ReaderDep
-from braid.api.routes.documents import IdOrName, Json, answers
+from braid.api.routes.documents import IdOrName, answers
+from braid.api.schemas.model import Json
+from braid.api.schemas.plans import Changelogs, Plan, QueryPlan
 from braid.api.service import Service, ServiceDep
 from braid.optimizer.graph import to_dot
 from braid.sources.core.errors import TooLarge
@@ -16,11 +19,7 @@ from braid.sources.core.errors import TooLarge
 router = APIRouter(tags=["plan"])
 DOT = "text/vnd.graphviz"
 Form = Annotated[Literal["json", "dot"], Query(description="`dot`: Graphviz' language.")]
-_GRAPH = {
-    "version": 3,
-    "nodes": [{"id": "stream:s-1", "kind": "stream", "name": "purchases"}],
-    "edges": [{"source": "stream:s-1", "target": "select:s-1"}],
-}
+_QUERY_PLAN = {"id": "q-1", "name": "expensive", "state": "RUNNING"} | documents.EXECUTION | documents.GRAPH
 _EXECUTORS = {
     "now": 1,
     "wanted": 2,
@@ -36,7 +35,7 @@ _PARTITIONS = [{"partition": 0, "cores": 0.41}, {"partition": 1, "cores": 0.38}]
 _CHANGES = [
     {
         "at": "2026-01-01T00:00:00.000000Z",
-        "operator": "aggregate:s-1 by gem_pack",
+        "operator": "aggregation:s-1:gem_pack",
         "kind": "holistic",
         "why": "first plan: 300 queries in 3 groups should take 0.56 of the time",
         "queries": 300,
@@ -56,25 +55,27 @@ _CHANGES = [
         "measured_busiest_partition": {"before": 0.97, "after": 0.53},
     },
 ]
-_DOT_EXAMPLE = {"example": 'digraph plan { "stream:s-1" -> "select:s-1"; }'}
+_DOT = {"schema": documents.TEXT, "example": 'digraph plan { "stream:s-1" -> "selection:s-1"; }'}
 _CHANGELOG = {
     "epoch": 3,
     "created_at": "2026-01-01T00:00:00.000000Z",
     "why": "2 requests",
-    "created": [{"id": "q-2", "slot": 1, "operator": "select:s-1"}],
-    "deleted": [],
+    "created": [{"id": "q-2", "slot": 1, "operator": "selection:s-1"}],
+    "deleted": [{"id": "q-1", "slot": 0, "drain": True}],
     "freed": [],
     "regrouped": [{"id": "q-1", "slot": 0, "group": 4}],
     "split": [],
+    "streams_created": ["purchases"],
+    "streams_dropped": [],
     "changelog_set": "10",
     "capacity": 2,
     "plan_version": 3,
 }
 
 
-def _graph_responses(description: str, example: Json, *refusals: int) -> dict[int | str, Json]:
-    responses = answers(200, description, example, *refusals)
-    responses[200]["content"][DOT] = _DOT_EXAMPLE
+def _graph_responses(description: str, schema: type, example: Json, *refusals: int) -> dict[int | str, Json]:
+    responses = answers(200, description, schema, example, *refusals)
+    responses[200]["content"][DOT] = _DOT
     return responses
 
 
@@ -83,7 +84,8 @@ def _graph_responses(description: str, example: Json, *refusals: int) -> dict[in
     responses=_graph_responses(
         "Everything that runs, as a graph; to who sees all queries also the newest changes of query groups and"
         " split keys, how many executors there are and should be, and how many cores each partition keeps busy.",
-        {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS, "partitions": _PARTITIONS},
+        Plan,
+        {**documents.GRAPH, "version": 3, "changes": _CHANGES, "executors": _EXECUTORS, "partitions": _PARTITIONS},
         400,
         413,
     ),
@@ -94,14 +96,18 @@ def get_plan(caller: ReaderDep, service: ServiceDep, format: Form = "json") -> R
 
 
 @router.get(
-    "/queries/{id}/plan", responses=_graph_responses("The query's part of the graph.", _GRAPH, 400, 404, 410, 413)
+    "/queries/{id}/plan",
+    responses=_graph_responses("The query's part of the graph.", QueryPlan, _QUERY_PLAN, 400, 404, 410, 413),
 )
 def get_query_plan(id: IdOrName, caller: ReaderDep, service: ServiceDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
     return _graph(caller.query_plan(id), format, service)
 
 
-@router.get("/changelogs", responses=answers(200, "Changelogs in order of epochs.", {"changelogs": [_CHANGELOG]}, 400))
+@router.get(
+    "/changelogs",
+    responses=answers(200, "Changelogs in order of epochs.", Changelogs, {"changelogs": [_CHANGELOG]}, 400),
+)
 def get_changelogs(
     service: ServiceDep, _: AdminDep, after: Annotated[int, Query(ge=0, description="Only later epochs.")] = 0
 ) -> Response:

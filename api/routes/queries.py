@@ -14,7 +14,10 @@ from braid.api.http.bodies import answer_once, idempotency_key, outcome, parse_j
 from braid.api.http.planning import QUICK_BYTES
 from braid.api.routes import documents
 from braid.api.routes.access import ReaderDep, WriterDep
-from braid.api.routes.documents import QUERY_SCHEMA, Cascade, Drain, IdOrName, Wait, answers, json_body
+from braid.api.routes.documents import Cascade, Drain, IdOrName, Wait, answers, json_body
+from braid.api.schemas import queries as schemas
+from braid.api.schemas.model import array, one_or_many
+from braid.api.schemas.plans import ExplainedQuery
 from braid.api.service import Service, ServiceDep
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.query_lookup import MAX_LISTED
@@ -25,7 +28,6 @@ from braid.sources.core.errors import BraidError, Gone, MalformedRequest, TooLar
 
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels", "start")
-QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEMA}]}
 
 
 @router.post(
@@ -34,6 +36,7 @@ QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEM
     responses=answers(
         201,
         "The query is accepted, or all of the array are.",
+        one_or_many(schemas.Query),
         documents.QUERY,
         400,
         404,
@@ -43,7 +46,7 @@ QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEM
         429,
         503,
     ),
-    openapi_extra=json_body(QUERIES_SCHEMA, {"sql": documents.SELECT, "name": "expensive"}),
+    openapi_extra=json_body(one_or_many(schemas.NewQuery), {"sql": documents.SELECT, "name": "expensive"}),
 )
 async def create_queries(request: Request, service: ServiceDep, caller: WriterDep, wait: Wait = 0.0) -> Response:
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
@@ -111,7 +114,8 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
     responses=answers(
         200,
         "What the query would run as, or each of the array.",
-        {"operator": "select", "shares_with": ["q-1"]},
+        one_or_many(ExplainedQuery),
+        documents.EXPLAINED,
         400,
         404,
         409,
@@ -120,7 +124,7 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
         429,
         503,
     ),
-    openapi_extra=json_body(QUERIES_SCHEMA, {"sql": documents.SELECT}),
+    openapi_extra=json_body(one_or_many(schemas.NewQuery), {"sql": documents.SELECT}),
 )
 async def validate_query(request: Request, service: ServiceDep, caller: ReaderDep) -> Response:
     """Try a query out, or many: what it would run as, with whom it would share, or the error a POST would give."""
@@ -137,7 +141,9 @@ async def validate_query(request: Request, service: ServiceDep, caller: ReaderDe
 
 @router.get(
     "/queries",
-    responses=answers(200, "A page of queries.", {"queries": [documents.QUERY], "cursor": None}, 400),
+    responses=answers(
+        200, "A page of queries.", schemas.QueryPage, {"queries": [documents.QUERY], "cursor": None}, 400
+    ),
 )
 def list_queries(
     caller: ReaderDep,
@@ -156,7 +162,7 @@ def list_queries(
 
 @router.get(
     "/queries/{id}",
-    responses=answers(200, "The query.", documents.QUERY, 404, 410, schema=documents.WAITING_QUERY),
+    responses=answers(200, "The query.", schemas.Query, documents.QUERY, 404, 410),
 )
 async def get_query(id: IdOrName, caller: ReaderDep) -> Response:
     """Look at one query; also when it is RETIRED, until its retention has passed.
@@ -170,7 +176,7 @@ async def get_query(id: IdOrName, caller: ReaderDep) -> Response:
 @router.delete(
     "/queries/{id}",
     status_code=202,
-    responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 409, 410, 503),
+    responses=answers(202, "The query retires.", schemas.Query, documents.QUERY, 400, 404, 409, 410, 503),
 )
 async def delete_query(
     id: IdOrName, service: ServiceDep, caller: WriterDep, drain: Drain = True, cascade: Cascade = False
@@ -187,8 +193,10 @@ async def delete_query(
 @router.post(
     "/queries/retire",
     status_code=202,
-    responses=answers(202, "The queries retire.", [documents.QUERY], 400, 404, 409, 410, 413, 422, 503),
-    openapi_extra=json_body(documents.RETIRE_SCHEMA, {"ids": ["q-1", "q-2"]}),
+    responses=answers(
+        202, "The queries retire.", array(schemas.Query), [documents.QUERY], 400, 404, 409, 410, 413, 422, 503
+    ),
+    openapi_extra=json_body(schemas.QueriesToRetire, {"ids": ["q-1", "q-2"]}),
 )
 async def retire_queries(request: Request, service: ServiceDep, caller: WriterDep) -> Response:
     """Retire many queries: all, or none when one is unknown. Repeating it is harmless."""

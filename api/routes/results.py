@@ -18,6 +18,8 @@ from braid.api.batch_notifier import POLL_SECONDS
 from braid.api.routes import documents, rows
 from braid.api.routes.access import ReaderDep
 from braid.api.routes.documents import After, IdOrName, Limit, Wait, answers
+from braid.api.schemas.model import DeadLetters
+from braid.api.schemas.queries import Results
 from braid.api.service import Service, ServiceDep
 from braid.router.cursor import CursorPosition, decode_cursor, encode_cursor
 from braid.router.delivery.refused_rows import RefusedRow
@@ -28,16 +30,16 @@ from braid.session.state.query_record import FINISHED, RETIRED
 from braid.session.state.times import rfc3339
 
 router = APIRouter(tags=["results"])
-_EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410, 429)
+_EXAMPLES = answers(200, "Rows in order, each once.", Results, documents.RESULTS, 400, 404, 406, 410, 429)
 _EXAMPLES[200]["content"] |= {
-    rows.NDJSON: {"example": '{"user_id":1,"price":9.5}\n'},
-    rows.ARROW: {"schema": {"type": "string", "format": "binary"}},
+    rows.NDJSON: {"schema": documents.TEXT, "example": '{"user_id":1,"price":9.5}\n'},
+    rows.ARROW: {"schema": documents.BYTES},
 }
 _EXAMPLES[200]["headers"] = {
-    "Braid-Cursor": {"schema": {"type": "string"}, "description": "The place after the rows."},
-    "Braid-End": {"schema": {"type": "string"}, "description": "`true` when no row will ever follow."},
+    "Braid-Cursor": {"schema": documents.TEXT, "description": "The place after the rows."},
+    "Braid-End": {"schema": documents.TEXT, "description": "`true` when no row will ever follow."},
     "Braid-Gap": {
-        "schema": {"type": "string"},
+        "schema": documents.TEXT,
         "description": "Only where rows before those of the page cannot be read: how many, of which batches, and why."
         " They are passed over.",
     },
@@ -90,9 +92,9 @@ class ResultsAnswer:
 
 @router.get(
     "/queries/{id}/dead-letters",
-    responses=answers(200, "Refused rows in order.", documents.REFUSED_ROWS, 400, 404, 410),
+    responses=answers(200, "Refused rows in order.", DeadLetters, documents.REFUSED_ROWS, 400, 404, 410),
 )
-async def read_dead_letters(
+async def read_refused_rows(
     id: IdOrName, service: ServiceDep, caller: ReaderDep, after: After = None, limit: Limit = 1000
 ) -> Response:
     """Read the rows that the query's sink refused for good.

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 
 from braid.api.batch_notifier import POLL_SECONDS
 from braid.api.routes.access import ReaderDep
-from braid.api.routes.documents import After, IdOrName, refused
+from braid.api.routes.documents import TEXT, After, IdOrName, refused
 from braid.api.routes.results import deployed_query, is_end, news_for
 from braid.api.service import Service, ServiceDep
 from braid.router.cursor import decode_cursor
@@ -39,7 +39,7 @@ MEDIA_TYPE = "text/event-stream"
         200: {
             "description": "An event a row; its id is the cursor after it. `event: gap` tells of rows that cannot be"
             " read and are passed over; `event: end` closes the stream.",
-            "content": {MEDIA_TYPE: {"example": 'id: AQAAAA\ndata: {"user_id":1,"price":9.5}\n\n'}},
+            "content": {MEDIA_TYPE: {"schema": TEXT, "example": 'id: AQAAAA\ndata: {"user_id":1,"price":9.5}\n\n'}},
         },
         **refused(400, 404, 410, 429),
     },

@@ -25,6 +25,8 @@ from braid.api.routes import documents
 from braid.api.routes.access import AdminDep, ReaderDep, WriterDep
 from braid.api.routes.documents import EVENTS_BODY, After, Cascade, Limit, answers, json_body, refused, sql_body
 from braid.api.routes.rows import in_pieces, json_page
+from braid.api.schemas.model import DeadLetters, any_of
+from braid.api.schemas.streams import Pushed, Stream, Streams, WatermarkEnd, WatermarkTime
 from braid.api.service import ServiceDep
 from braid.operators.event_times import ENDED
 from braid.session.state.requests import Outcome
@@ -40,7 +42,7 @@ router = APIRouter(tags=["streams"])
 @router.post(
     "/streams",
     status_code=201,
-    responses=answers(201, "The stream is declared.", documents.STREAM, 400, 409, 413, 422, 429, 503),
+    responses=answers(201, "The stream is declared.", Stream, documents.STREAM, 400, 409, 413, 422, 429, 503),
     openapi_extra=sql_body(documents.CREATE_STREAM),
 )
 async def create_stream(request: Request, service: ServiceDep, caller: AdminDep) -> Response:
@@ -55,13 +57,13 @@ async def create_stream(request: Request, service: ServiceDep, caller: AdminDep)
         return await answer_once(service, caller, request, body, create)
 
 
-@router.get("/streams", responses=answers(200, "All streams, oldest first.", {"streams": [documents.STREAM]}))
+@router.get("/streams", responses=answers(200, "All streams, oldest first.", Streams, {"streams": [documents.STREAM]}))
 def list_streams(service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """List the streams."""
     return {"streams": service.session.streams.describe_all()}
 
 
-@router.get("/streams/{name}", responses=answers(200, "The stream.", documents.STREAM, 404))
+@router.get("/streams/{name}", responses=answers(200, "The stream.", Stream, documents.STREAM, 404))
 def get_stream(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """Look at one stream: columns, source, clock, watermark, and counts of rows."""
     return service.session.streams.describe(name)
@@ -81,7 +83,7 @@ _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line
 
 @router.post(
     "/streams/{name}/events",
-    responses=answers(200, "What is accepted is on disk.", _EXAMPLE, 400, 404, 409, 413, 422, 429, 503),
+    responses=answers(200, "What is accepted is on disk.", Pushed, _EXAMPLE, 400, 404, 409, 413, 422, 429, 503),
     openapi_extra=EVENTS_BODY,
 )
 async def push_events(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
@@ -118,22 +120,10 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
     return Response(await to_thread.run_sync(push, limiter=limiter), media_type="application/json")
 
 
-_WATERMARK_SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "time": {"type": "string", "format": "date-time", "description": "Nothing earlier comes any more"},
-        "end": {"const": True, "description": "Nothing comes any more: all windows are final"},
-    },
-    "minProperties": 1,
-    "maxProperties": 1,
-}
-
-
 @router.post(
     "/streams/{name}/watermark",
-    responses=answers(200, "The stream; what was said is on disk.", documents.STREAM, 400, 404, 413, 422, 503),
-    openapi_extra=json_body(_WATERMARK_SCHEMA, {"time": "2026-01-31T12:00:00Z"}),
+    responses=answers(200, "The stream; what was said is on disk.", Stream, documents.STREAM, 400, 404, 413, 422, 503),
+    openapi_extra=json_body(any_of(WatermarkTime, WatermarkEnd), {"time": "2026-01-31T12:00:00Z"}),
 )
 async def raise_watermark(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
     """Say that nothing earlier than a time comes of a stream any more, or nothing at all.
@@ -166,9 +156,9 @@ def _watermark_in(value: Any) -> int:
 
 @router.get(
     "/streams/{name}/dead-letters",
-    responses=answers(200, "Dead letters in order.", documents.DEAD_LETTERS, 400, 404, 410),
+    responses=answers(200, "Dead letters in order.", DeadLetters, documents.DEAD_LETTERS, 400, 404, 410),
 )
-async def dead_letters(
+async def read_dead_letters(
     name: str, service: ServiceDep, _: ReaderDep, after: After = None, limit: Limit = 1000
 ) -> Response:
     """Read the rows that no query sees: late ones, and inputs that do not fit the schema.

@@ -13,6 +13,7 @@ from braid.api.http.bodies import answer_once, outcome, read_body, response_of, 
 from braid.api.routes import documents
 from braid.api.routes.access import AdminDep, ReaderDep
 from braid.api.routes.documents import Wait, answers, refused, sql_body
+from braid.api.schemas.streams import StaticTable, StaticTables
 from braid.api.service import ServiceDep
 from braid.session.state.requests import Outcome
 from braid.sources.core.errors import UnknownObject
@@ -23,7 +24,7 @@ router = APIRouter(tags=["tables"])
 @router.post(
     "/tables",
     status_code=201,
-    responses=answers(201, "The table is declared.", documents.TABLE, 400, 409, 413, 422, 429, 503),
+    responses=answers(201, "The table is declared.", StaticTable, documents.TABLE, 400, 409, 413, 422, 429, 503),
     openapi_extra=sql_body(documents.CREATE_TABLE),
 )
 async def create_table(request: Request, service: ServiceDep, caller: AdminDep) -> Response:
@@ -38,13 +39,13 @@ async def create_table(request: Request, service: ServiceDep, caller: AdminDep) 
         return await answer_once(service, caller, request, body, create)
 
 
-@router.get("/tables", responses=answers(200, "All tables, oldest first.", {"tables": [documents.TABLE]}))
+@router.get("/tables", responses=answers(200, "All tables, oldest first.", StaticTables, {"tables": [documents.TABLE]}))
 def list_tables(service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """List the static tables."""
     return {"tables": service.session.tables.describe_all()}
 
 
-@router.get("/tables/{name}", responses=answers(200, "The table.", documents.TABLE, 404))
+@router.get("/tables/{name}", responses=answers(200, "The table.", StaticTable, documents.TABLE, 404))
 def get_table(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     """Look at one static table: columns, file, and how many queries use it."""
     return service.session.tables.describe(name)
@@ -54,7 +55,15 @@ def get_table(name: str, service: ServiceDep, _: ReaderDep) -> dict[str, Any]:
     "/tables/{name}/refresh",
     status_code=202,
     responses=answers(
-        202, "The table; `refreshing` until a batch has its new rows.", documents.TABLE, 400, 404, 409, 422, 503
+        202,
+        "The table; `refreshing` until a batch has its new rows.",
+        StaticTable,
+        documents.TABLE,
+        400,
+        404,
+        409,
+        422,
+        503,
     ),
     openapi_extra={"parameters": [documents.KEY_HEADER]},
 )

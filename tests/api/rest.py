@@ -14,12 +14,14 @@ import pyarrow as pa
 import uvicorn
 from httpx import Client, Response
 
+from braid.api.app import create_app
 from braid.api.serve import open_port, server_config
 from braid.api.service import Service
 from braid.session.settings import Settings
 from braid.session.shared_session import SharedSession
 from braid.sources.core.schema import StreamSchema
 from braid.sources.core.storage import Storage
+from tests.api.described import Description
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND, BatchWriter
 
@@ -113,17 +115,29 @@ class Rest:
 
 @contextmanager
 def open_rest(folder: Path, why_not_ready: str | None = None, **settings: Any) -> Iterator[Rest]:
-    """Run a service on a folder."""
+    """Run a service on a folder; each answer that the client gets must be as the OpenAPI document says."""
     storage = Storage(str(folder))
     chosen = Settings(data_dir=str(folder), **{"changelog_timeout_seconds": 0.05, **settings})
     session = SharedSession(storage, chosen)
     service = Service.assemble(session, storage, chosen, lambda: why_not_ready)
     service.start()
     try:
-        with answering(service) as url, Client(base_url=url, timeout=30) as client:
+        hooks = {"response": [description(service).check]}
+        with answering(service) as url, Client(base_url=url, timeout=30, event_hooks=hooks) as client:
             yield Rest(folder, client, service)
     finally:
         service.close()
+
+
+_description: Description | None = None
+
+
+def description(service: Service) -> Description:
+    """Return what the OpenAPI document says, which is the same of all services."""
+    global _description
+    if _description is None:
+        _description = Description(create_app(service).openapi())
+    return _description
 
 
 @contextmanager

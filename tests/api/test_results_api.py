@@ -197,7 +197,7 @@ def test_answers_that_clients_do_not_take_are_limited(tmp_path: Path) -> None:
 def test_pages_of_dead_letters_and_of_queries_end_at_their_bytes(tmp_path: Path) -> None:
     with open_rest(tmp_path, max_page_bytes=10_000) as rest:
         stream = rest.stream()
-        letters = [{"reason": "malformed", "raw": str(n) * 3000} for n in range(9)]
+        letters = [{"reason": "malformed", "detail": "", "received_us": 0, "raw": str(n) * 3000} for n in range(9)]
         rest.commit(dead_letters=[rest.batches.dead_letters(stream["id"], letters)])
         raws: list[str] = []
         cursor = ""
