@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.api.rest import STREAM, open_rest
+from tests.api.test_access import ADMIN_KEY
 
 SECONDS = int(os.environ.get("BRAID_FUZZ_SECONDS", "20"))
 SEED = os.environ.get("BRAID_FUZZ_SEED")
-CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
+CHECKS = (
+    *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"),
+    "ignored_auth",
+)
 ENDLESS = "/queries/{id}/results/stream"
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -25,10 +29,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def test_no_request_gets_an_answer_that_is_not_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("braid.api.routes.documents.LONGEST_WAIT_SECONDS", 0.05)
     # the files that statements may name are ours
-    folders = {"table_folder": str(tmp_path / "tables"), "sink_folder": str(tmp_path / "rows")}
+    settings = {
+        "access": "on",
+        "admin_key": ADMIN_KEY,
+        "table_folder": str(tmp_path / "tables"),
+        "sink_folder": str(tmp_path / "rows"),
+    }
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "packs.csv").write_text("gem_pack,name\n1,a\n")
-    with open_rest(tmp_path / "data", **folders) as rest:
+    with open_rest(tmp_path / "data", **settings) as rest:
+        rest.client.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
         rest.stream(STREAM)
         table = "CREATE TABLE packs (gem_pack INT, name VARCHAR) WITH (connector = 'file', path = 'packs.csv')"
         rest.post("/tables", {"sql": table})
@@ -36,6 +46,7 @@ def test_no_request_gets_an_answer_that_is_not_described(tmp_path: Path, monkeyp
         rest.retire(rest.query()["id"])
         command = [
             *(sys.executable, "-m", "schemathesis.cli", "run", f"{rest.client.base_url}/openapi.json"),
+            *("--header", f"Authorization: Bearer {ADMIN_KEY}"),
             *("--checks", ",".join(CHECKS), "--exclude-path", ENDLESS),
             *("--phases", "examples,coverage,fuzzing", "--max-time", str(SECONDS), "--request-timeout", "60"),
             *("--continue-on-failure", "--warnings", "off", "--no-color"),
