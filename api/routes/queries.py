@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
@@ -20,7 +20,8 @@ from braid.api.schemas.model import array, one_or_many
 from braid.api.schemas.plans import ExplainedQuery
 from braid.api.service import Service, ServiceDep
 from braid.session.access.tenant_session import TenantSession
-from braid.session.commands.query_lookup import MAX_LISTED
+from braid.session.commands.query_lookup import MAX_LISTED, NEWEST, OLDEST
+from braid.session.commands.query_order import ORDERS
 from braid.session.commands.query_requests import QueryRequest
 from braid.session.state.query_record import STATES
 from braid.session.state.requests import Outcome
@@ -151,12 +152,19 @@ def list_queries(
     label: Annotated[str | None, Query(description="`name` or `name=value`.")] = None,
     name: Annotated[str | None, Query(description="Text that is part of the name, whatever the case.")] = None,
     text: Annotated[str | None, Query(description="Text that is part of the name or SQL, whatever the case.")] = None,
-    order: Annotated[Literal["oldest", "newest"], Query(description="Which queries come first.")] = "oldest",
+    order: Annotated[
+        str,
+        Query(
+            description="Which queries come first: `oldest`, `newest`, or the least `name`, `state`, `rows` or"
+            " `latency`, with `-` before it the greatest. The latter have at most 1000 queries that ended long ago.",
+            json_schema_extra={"enum": [OLDEST, NEWEST, *ORDERS]},
+        ),
+    ] = OLDEST,
     limit: Annotated[int, Query(ge=1, description=f"Most queries; at most {MAX_LISTED}.")] = 100,
     cursor: Annotated[str | None, Query(description="The cursor of the page before.")] = None,
 ) -> Response:
     """List queries in pages; `cursor` is null on the last."""
-    page = caller.list_queries(state, label, min(limit, MAX_LISTED), cursor, name, text, order == "newest")
+    page = caller.list_queries(state, label, min(limit, MAX_LISTED), cursor, name, text, order)
     return Response(orjson.dumps(page), media_type="application/json")
 
 

@@ -14,7 +14,7 @@ from braid.session.access.capacity import Capacity
 from braid.session.access.meters import Meters
 from braid.session.access.principal import ADMIN, Principal
 from braid.session.commands.admission import Owner
-from braid.session.commands.query_lookup import RunningQuery, unknown_query
+from braid.session.commands.query_lookup import OLDEST, RunningQuery, unknown_query
 from braid.session.commands.query_requests import PlannedQuery, QueryRequest, Replacement
 from braid.session.commands.writer import Started, Wake
 from braid.session.shared_session import SharedSession
@@ -141,10 +141,10 @@ class TenantSession:
         cursor: str | None = None,
         name: str | None = None,
         text: str | None = None,
-        newest_first: bool = False,
+        order: str = OLDEST,
     ) -> dict[str, Any]:
         """Return a page of queries."""
-        return self.session.lookup.page(state, label, limit, cursor, name, text, newest_first, self.principal)
+        return self.session.lookup.page(state, label, limit, cursor, name, text, order, self.principal)
 
     def query_plan(self, id_or_name: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""

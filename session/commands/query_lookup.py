@@ -10,12 +10,14 @@ import heapq
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from braid.operators.queries import Query
 from braid.router.deployment import Deployment
 from braid.session.access.principal import ADMIN, ANYONE, Principal
 from braid.session.commands.catching_up import describe_progress
+from braid.session.commands.query_order import QueryOrder
 from braid.session.log.archive import Archive
 from braid.session.state.applied_epoch import SlotChange
 from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord, full_name
@@ -25,6 +27,7 @@ from braid.session.state.waiting import waiting_for
 from braid.session.upkeep.deliveries import SinkDeliveries
 from braid.sources.core.errors import Gone, MalformedRequest, UnknownObject
 
+OLDEST, NEWEST = "oldest", "newest"
 MAX_LISTED = 1000
 MAX_LOOKED_AT = 1000
 _DESCRIPTION_BYTES = 1000
@@ -209,11 +212,13 @@ class QueryLookup:
         cursor: str | None = None,
         name: str | None = None,
         text: str | None = None,
-        newest_first: bool = False,
+        order: str = OLDEST,
         reader: Principal = ANYONE,
     ) -> dict[str, Any]:
         """Return ``{"queries", "cursor"}``: a page of queries in order; ``cursor`` is None after the last.
 
+        ``order`` is ``oldest``, ``newest``, or one of :data:`braid.session.commands.query_order.ORDERS`; these have the
+        finished queries that are on disk up to the newest ``MAX_LOOKED_AT``.
         ``label`` is ``name`` or ``name=value``; ``name`` is part of the query's name and ``text`` of its name or SQL,
         whatever the case. A page may be short when its queries are long, and even empty when many had to be looked at
         to find those that the reader sees: only a cursor of None says that there are no more.
@@ -222,10 +227,13 @@ class QueryLookup:
             raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
         if not 1 <= limit <= MAX_LISTED:
             raise MalformedRequest(f"limit must be from 1 to {MAX_LISTED}; got {limit!r}.")
+        query_filter = QueryFilter.of(label, name, text, reader)
+        if order not in (OLDEST, NEWEST):
+            return self._ordered_page(QueryOrder(order), state, query_filter, limit, cursor)
         if cursor is not None and not _is_id(cursor):
             raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
+        newest_first = order == NEWEST
         after = number_of(cursor) if cursor is not None else self._state.next_query if newest_first else 0
-        query_filter = QueryFilter.of(label, name, text, reader)
         with self._lock:  # both at one moment: a query that moves to the archive in between would be missed
             archived = self._archive.after(after, state, newest_first)
             count = limit + 1 if state is None and query_filter is None else len(self._state.queries)
@@ -249,6 +257,31 @@ class QueryLookup:
                 size += _size_of(page[-1])
             elif looked_at >= MAX_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
+        return {"queries": page, "cursor": None}
+
+    def _ordered_page(
+        self, order: QueryOrder, state: str | None, query_filter: QueryFilter | None, limit: int, cursor: str | None
+    ) -> dict[str, Any]:
+        after = None if cursor is None else order.read_cursor(cursor)
+        with self._lock:  # both at one moment, as in page
+            newest = self._archive.after(self._state.next_query, state, newest_first=True)
+            archived = list(islice(newest, MAX_LOOKED_AT))
+            records = list(self._state.queries.values())
+        records += [record for _, read in archived if (record := read()) is not None]
+        by_place = {
+            order.place(record): record
+            for record in records
+            if state in (None, record.state) and (query_filter is None or query_filter.matches(record))
+        }
+        page: list[dict[str, Any]] = []
+        size, last = 0, None
+        for place in order.first(by_place, limit + 1, after):
+            if last is not None and (len(page) == limit or size >= self._page_bytes):
+                return {"queries": page, "cursor": order.cursor_of(last)}
+            with self._lock:
+                page.append(self._described(by_place[place]))
+            size += _size_of(page[-1])
+            last = place
         return {"queries": page, "cursor": None}
 
     def _listed(self, record: QueryRecord, state: str | None, query_filter: QueryFilter | None) -> list[dict[str, Any]]:

@@ -46,9 +46,9 @@ def test_queries_that_are_over_go_to_disk_and_are_answered_alike(mixed: Driver) 
         page = session.lookup.page(limit=2, cursor=page["cursor"])
         assert [q["id"] for q in page["queries"]] == ["q-3", "q-4"]
         assert session.lookup.page(limit=2, cursor=page["queries"][-1]["id"]) == {"queries": [], "cursor": None}
-        newest = session.lookup.page(limit=3, newest_first=True)
+        newest = session.lookup.page(limit=3, order="newest")
         assert [q["id"] for q in newest["queries"]] == ["q-4", "q-3", "q-2"]
-        oldest = session.lookup.page(cursor=newest["cursor"], newest_first=True)
+        oldest = session.lookup.page(cursor=newest["cursor"], order="newest")
         assert ([q["id"] for q in oldest["queries"]], oldest["cursor"]) == (["q-1"], None)
         return [
             [session.lookup.describe(query_id) for query_id in ids],
@@ -84,7 +84,7 @@ FILTERS: list[dict[str, Any]] = [
     {"label": "team=b"},
     {"label": "team=a", "state": "RETIRED"},
     {"text": "PRICE >"},
-    {"text": "x", "newest_first": True},
+    {"text": "x", "order": "newest"},
 ]
 
 
