@@ -216,7 +216,7 @@ class OperatorKind:
     """A kind: its ``name``, what the plan says of it, and what makes its sides; queries of it are given as they are.
 
     ``operator_of`` returns the id of the operator that runs a query, and ``source_operators`` the names of those that
-    the query has in source tasks; ``partitioned_by`` its attributes as text. ``evaluation`` says in which form tuples
+    the query has in source tasks; ``partitioned_by`` its attributes as SQL. ``evaluation`` says in which form tuples
     are brought to a query, and why, ``rule`` which queries share an operator, given its streams and attributes as
     people read them; ``shown_as`` is what the plan's graph calls the kind, and ``has_emit`` whether EMIT may say how
     rows come. ``bytes_a_tuple`` returns how many bytes a query takes for a tuple while source tasks add it up.

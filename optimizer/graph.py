@@ -14,6 +14,9 @@ def to_dot(graph: Mapping[str, Any]) -> str:
     for node in graph["nodes"]:
         label_lines = [node.get("name") or node["id"]]
         if "queries" in node:
+            label_lines = [f"{node['kind']} of {' and '.join(node['streams'])}"]
+            if node["partitioned_by"]:
+                label_lines.append(f"by {', '.join(node['partitioned_by'])}")
             label_lines.append(f"{node['queries']} quer{'y' if node['queries'] == 1 else 'ies'}")
         if len(node.get("groups", ())) > 1:
             label_lines.append(f"{len(node['groups'])} query groups")

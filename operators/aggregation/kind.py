@@ -5,6 +5,7 @@ from __future__ import annotations
 from braid.operators.aggregation.partition import AggregationPartition
 from braid.operators.aggregation.shared_aggregation import distinct_operator
 from braid.operators.aggregation.source import AggregationSource
+from braid.operators.functions.sql_text import sql_text
 from braid.operators.operator import OperatorKind
 from braid.operators.predicates.analysis import analyse
 from braid.operators.predicates.space_key import SpaceKey
@@ -27,8 +28,8 @@ def source_operators(query: Aggregation) -> tuple[str, ...]:
 
 
 def partitioned_by(query: Aggregation) -> tuple[str, ...]:
-    """Return what an aggregation groups by, as text."""
-    return tuple(str(key) for key in query.keys)
+    """Return what an aggregation groups by, as SQL."""
+    return tuple(sql_text(key) for key in query.keys)
 
 
 def rule(streams: str, partitioning: str) -> str:

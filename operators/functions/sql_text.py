@@ -1,6 +1,6 @@
-"""Expressions as SQL writes them, for messages.
+"""Expressions as SQL writes them, for messages and plans.
 
-``str`` of an expression writes all calls in one form, for identities and plans. Who wrote ``k > 0`` wants to read that.
+``str`` of an expression writes all calls in one form, for identities. Who wrote ``k > 0`` wants to read that.
 """
 
 from __future__ import annotations

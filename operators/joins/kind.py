@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from braid.operators.expressions import Column
+from braid.operators.functions.sql_text import sql_text
 from braid.operators.joins.inputs import attributes_of, operators_of
 from braid.operators.joins.partition import JoinPartition
 from braid.operators.joins.query import Join
@@ -24,8 +26,13 @@ def operator_of(query: Join) -> str:
 
 
 def partitioned_by(query: Join) -> tuple[str, ...]:
-    """Return what inputs are compared by, as text."""
-    return tuple(f"{source.alias}.{key}" for source in query.inputs for key in source.keys if key is not None)
+    """Return what inputs are compared by, as SQL: a column with the alias of its input before it."""
+    return tuple(
+        f"{source.alias}.{sql_text(key)}" if isinstance(key, Column) else f"{sql_text(key)} of {source.alias}"
+        for source in query.inputs
+        for key in source.keys
+        if key is not None
+    )
 
 
 def rule(streams: str, _: str) -> str:

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from braid.operators.expressions import Column, Expression, columns_of
 from braid.operators.queries import Query
-from braid.operators.query_parts import CHANGES
+from braid.operators.query_parts import CHANGES, PARTIAL, WINDOW_END, WINDOW_START
+from braid.operators.state.keys import key_names
 from braid.optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
 from braid.optimizer.join_costs import explain_join_order
 from braid.optimizer.statistics import Statistics
@@ -16,6 +18,7 @@ from braid.session.commands.query_lookup import QueryLookup
 from braid.session.state.session_state import SessionState
 from braid.session.upkeep.reoptimization import Reoptimization
 from braid.session.upkeep.scaling import Scaling
+from braid.sources.core.schema import TIMESTAMP
 
 
 class Plans:
@@ -57,11 +60,12 @@ class Plans:
         return {**graph, **additions}
 
     def of_query(self, query_id: str) -> dict[str, Any]:
-        """Return how a query runs and with whom it shares."""
+        """Return how a query runs, with whom it shares, and the columns of its rows."""
         record = self._lookup.by_id(query_id)
         with self._lock:
             head = {"id": record.id, "name": record.name, "state": record.state}
-            return {**head, **self._explained(record.query, record.stream_names, record.id)}
+            explained = self._explained(record.query, record.stream_names, record.id)
+            return {**head, **explained, "columns": result_columns(record.query)}
 
     def explain(self, query: Query, streams: dict[str, str]) -> dict[str, Any]:
         """Return how a query would run, the columns of its rows included."""
@@ -106,11 +110,30 @@ class Plans:
         return cores
 
 
-def result_columns(query: Query) -> list[dict[str, str]]:
-    """Return the columns of a query's result with their types."""
-    columns = [{"name": o.name, "type": str(o.expression.type)} for o in query.outputs]
+def result_columns(query: Query) -> list[dict[str, Any]]:
+    """Return the columns of a query's result with their types, and their ``role`` among the columns of a window.
+
+    ``window_start`` and ``window_end`` are its bounds; ``group`` depends on GROUP BY alone; ``sum`` adds up over groups
+    (SUM, COUNT); ``aggregate`` is any other value of a group. Columns of single rows have None.
+    """
+    columns = [
+        {"name": o.name, "type": str(o.expression.type), "role": _role(query, o.name, o.expression)}
+        for o in query.outputs
+    ]
     if query.window is not None:
-        columns.append({"name": "_partial", "type": "BOOLEAN"})
+        columns.append({"name": PARTIAL, "type": "BOOLEAN", "role": None})
         if query.emit.stream:
-            columns += [{"name": name, "type": str(kind)} for name, kind in CHANGES.items()]
+            columns += [{"name": name, "type": str(kind), "role": None} for name, kind in CHANGES.items()]
     return columns
+
+
+def _role(query: Query, name: str, expression: Expression) -> str | None:
+    if name in (WINDOW_START, WINDOW_END) and expression.type == TIMESTAMP:
+        return name
+    if not query.is_grouped:
+        return None
+    sums = {measure.name for measure in query.measures if measure.function in ("count", "sum")}
+    used = set(columns_of(expression))
+    if used and used <= set(key_names(len(query.keys))):
+        return "group"
+    return "sum" if isinstance(expression, Column) and expression.name in sums else "aggregate"
