@@ -3,85 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser, Page, Request, Route, expect
+from playwright.sync_api import Browser, Request, Route, expect
 
 from braid.operators.event_times import ENDED
 from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest, tuple_at
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
-from tests.optimizer.arbitrary_plans import arbitrary_plans
+from tests.page.rows import START, column, select, sums, url
 from tests.router.batches import SECOND
 
-START = 1_790_000_000  # seconds since 1970
 KEY = "the admin key of the page"
 FACE = "\N{GRINNING FACE}"  # one code point, two units of a browser's texts
 COLUMNS = ["user_id", "pack", "price", "amount", "note", "day", "gift", "time"]
-
-
-@pytest.fixture
-def rest(tmp_path: Path) -> Iterator[Rest]:
-    """A service without Spark, with a stream."""
-    with open_rest(tmp_path) as running:
-        running.stream()
-        yield running
-
-
-@pytest.fixture
-def person(browser: Browser, rest: Rest) -> Iterator[Visit]:
-    """Somebody who visits it."""
-    with visit(browser, url(rest)) as visiting:
-        yield visiting
-
-
-def url(rest: Rest) -> str:
-    """Return where the page is."""
-    return str(rest.client.base_url).rstrip("/")
-
-
-def select(rest: Rest, query: dict[str, Any], numbers: range) -> None:
-    """Commit a batch of tuples, one a number, that a query selects."""
-    rest.select([tuple_at(START + n, user_id=n, price=n / 4, pack=n % 3) for n in numbers], [query["slot"]])
-
-
-def sums(rest: Rest, query: dict[str, Any], window: int, totals: dict[int, int]) -> None:
-    """Commit a batch with one window of SUMS: totals by pack."""
-    groups = {"key0": pa.array(list(totals), pa.int32())}
-    rest.commit(results=[block(rest, query, window, groups, list(totals.values()))])
-
-
-def block(rest: Rest, query: dict[str, Any], window: int, groups: dict[str, pa.Array], totals: list[int]) -> Any:
-    """Write the rows of one window of a query like SUMS: the keys of its groups, and their totals."""
-    start, count = (START + 4 * window) * SECOND, len(totals)
-    rows = pa.table(
-        {
-            "_slot": pa.array([query["slot"]] * count, pa.int32()),
-            "window_start": pa.array([start] * count, pa.timestamp("us")),
-            "window_end": pa.array([start + 8 * SECOND] * count, pa.timestamp("us")),
-            **groups,
-            **{m.name: pa.array(totals, pa.int64()) for m in measures(rest, query)},
-            "count(*)": pa.array([1] * count, pa.int64()),
-        }
-    )
-    return rest.batches.aggregation(rest.service.session.streams.definition("purchases").id, rows)
-
-
-def measures(rest: Rest, query: dict[str, Any]) -> Any:
-    """Return the measures of a query that aggregates."""
-    return rest.service.session.lookup.deployed(query["id"]).query.measures  # type: ignore[union-attr]
-
-
-def column(page: Page, name: str) -> list[str]:
-    """Return a column of the table of rows, the newest first."""
-    names = page.locator("table.rows thead th").all_inner_texts()
-    if name not in names:
-        return []
-    return page.locator(f"table.rows tbody td:nth-child({names.index(name) + 1})").all_inner_texts()
 
 
 # rows
@@ -138,56 +74,6 @@ def test_what_is_held_stands_still(rest: Rest, person: Visit) -> None:
     wait_until(lambda: column(page, "user_id") == ["4", "3", "2", "1", "0"], 20, "it has caught up")
 
 
-def test_the_chart_has_a_line_for_each_group(rest: Rest, person: Visit) -> None:
-    query = rest.query(SUMS)
-    for window in range(5):
-        sums(rest, query, window, {1: 10 + window, 2: 20 + window})
-    page = person.open(f"#/queries/{query['id']}")
-    chart = page.get_by_role("img", name=re.compile("^Chart of total by pack, 2 groups; latest: 1 14, 2 24$"))
-    expect(chart).to_be_visible()
-    expect(chart.locator("path.line")).to_have_count(2)
-    sums(rest, query, 5, {1: 7, 2: 9, 3: 11})
-    expect(page.get_by_role("img", name=re.compile("latest: 1 7, 2 9, 3 11$"))).to_be_visible()
-    page.get_by_label("by", exact=True).select_option("nothing")
-    expect(page.get_by_role("img", name=re.compile("^Chart of total; latest"))).to_be_visible()
-
-
-def test_the_chart_has_a_line_for_each_combination_of_groups(rest: Rest, person: Visit) -> None:
-    for name in ("note", '"Is a note?"'):
-        if name != "note":
-            rest.client.delete("/streams/purchases")
-            rest.stream(STREAM.replace("note VARCHAR", f"{name} VARCHAR"))
-        query = rest.query(SUMS.replace("SELECT pack,", f"SELECT pack, {name},").replace("BY pack", f"BY pack, {name}"))
-        for window in range(2):
-            groups = {"key0": pa.array([1, 1, 2], pa.int32()), "key1": pa.array(["a", None, "a"])}
-            rest.commit(results=[block(rest, query, window, groups, [10 + window, 20, 30])])
-        page = person.open(f"#/queries/{query['id']}")
-        column = name.strip('"')
-        label = f"Chart of total by pack, {column}, 3 groups; latest: 1, a 11, 1, NULL 20, 2, a 30"
-        expect(page.get_by_role("img", name=label, exact=True)).to_be_visible()
-        page.get_by_label("by", exact=True).select_option(column)
-        expect(page.get_by_role("img", name=f"Chart of total by {column}, 2 groups")).to_be_visible()
-        rest.retire(query["id"])
-
-
-def test_groups_of_other_names_are_told_apart_by_their_texts(rest: Rest, person: Visit) -> None:
-    query = rest.query(
-        SUMS.replace("SELECT pack,", "SELECT note AS a, note || day AS b,").replace("BY pack", "BY a, b")
-    )
-    groups = {"key0": pa.array(["x", "x", "y"]), "key1": pa.array(["1", "2", "1"])}
-    rest.commit(results=[block(rest, query, 0, groups, [10, 20, 30])])
-    page = person.open(f"#/queries/{query['id']}")
-    label = "Chart of total by a, b, 3 groups; latest: x, 1 10, x, 2 20, y, 1 30"
-    expect(page.get_by_role("img", name=label, exact=True)).to_be_visible()
-
-
-def test_the_chart_says_where_it_begins(rest: Rest, person: Visit) -> None:
-    query = rest.query(SUMS)
-    sums(rest, query, 0, {1: 10})
-    page = person.open(f"#/queries/{query['id']}")
-    expect(page.get_by_text("Chart of the last 400 rows, and of those that came since.")).to_be_visible()
-
-
 def test_rows_that_are_wider_than_their_table_say_that_it_can_be_scrolled(browser: Browser, rest: Rest) -> None:
     narrow = rest.query("SELECT user_id FROM purchases")
     wide = rest.query(ALL)
@@ -199,14 +85,6 @@ def test_rows_that_are_wider_than_their_table_say_that_it_can_be_scrolled(browse
         expect(hint).to_be_hidden()
         page = person.open(f"#/queries/{wide['id']}")
         expect(hint).to_be_visible()
-
-
-def test_an_axis_of_days_has_dates(rest: Rest, person: Visit) -> None:
-    query = rest.query(SUMS)
-    for day in range(4):
-        sums(rest, query, day * 21_600, {1: 10 + day})
-    page = person.open(f"#/queries/{query['id']}")
-    expect(page.locator(".chart text.tick").filter(has_text="2026-09-22")).to_be_visible()
 
 
 # writing SQL
@@ -290,6 +168,24 @@ def test_examples_are_made_of_the_streams_that_are_there(rest: Rest, person: Vis
     assert not person.refused
 
 
+def test_examples_use_a_stream_that_has_rows(rest: Rest, person: Visit) -> None:
+    for name in ("taps", "clicks"):
+        rest.stream(STREAM.replace("purchases", name))
+    page = person.open()
+    example = page.get_by_role("button", name="Per window")
+    expect(example).to_have_attribute("title", re.compile("FROM purchases"))
+
+    def came(name: str, tuples: int) -> None:
+        definition = rest.service.session.streams.definition(name)
+        rest.commit(streams={definition.id: {"tuples": tuples, "late": 0, "malformed": 0, "bytes": 1, "offsets": {}}})
+
+    came("taps", 5)
+    expect(example).to_have_attribute("title", re.compile("FROM taps"))
+    came("clicks", 1)
+    expect(example).to_have_attribute("title", re.compile("FROM clicks"))
+    expect(example).to_have_attribute("title", re.compile("FROM (taps|clicks)"))
+
+
 # streams
 
 
@@ -363,37 +259,6 @@ def test_static_tables_are_listed_and_read_anew(
 # queries
 
 
-def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
-    bodies = [{"sql": f"SELECT price FROM purchases WHERE price > {n}", "name": f"above {n}"} for n in range(120)]
-    made = rest.post("/queries", bodies)
-    rest.run(made[-1]["id"])
-    rest.retire(made[7]["id"])
-    page = person.open()
-    names = page.locator("table.queries tbody a")
-    expect(names).to_have_count(50)
-    expect(page.locator("#query-states")).to_contain_text("Running119")
-    expect(names.first).to_have_text("above 119")
-    page.get_by_role("button", name="Older").click()
-    expect(page.locator("#page-place")).to_have_text("Page 2: q-70 to q-21")
-    page.get_by_role("button", name="Older").click()
-    expect(names).to_have_count(19)
-    expect(page.get_by_role("button", name="Older")).to_be_disabled()
-    page.get_by_role("button", name="Newer").click()
-    expect(page.locator("#page-place")).to_contain_text("Page 2")
-    page.get_by_label("Filter queries by name and SQL").fill("ABOVE 11")
-    expect(names).to_have_text([*(f"above {n}" for n in reversed(range(110, 120))), "above 11"])
-    page.get_by_label("Filter queries by name and SQL").fill("where PRICE > 11")
-    expect(names).to_have_text([*(f"above {n}" for n in reversed(range(110, 120))), "above 11"])
-    page.get_by_label("Filter queries by name and SQL").fill("")
-    page.get_by_label("Retired").check()
-    expect(names).to_have_text(["above 7"])
-    page.get_by_label("Failed").check()
-    expect(page.get_by_text("No query is FAILED. “All” lists the others.")).to_be_visible()
-    row = page.get_by_role("row").filter(has_text="q-1 ")
-    page.get_by_label("All", exact=True).check()
-    expect(row.locator("td").last).to_have_text("118", use_inner_text=True)
-
-
 def test_a_failed_query_says_why(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     rest.commit(failures={query["id"]: "division by a fish"})
@@ -408,6 +273,21 @@ def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
     waiting = page.locator(".rows-scroll .empty")
     expect(waiting).to_have_text("No row yet. No row of stream purchases has been read yet.")
     select(rest, query, range(1))
+    expect(waiting).to_be_hidden()
+
+
+def test_rows_that_are_on_their_way_are_loading_and_rows_that_are_gone_are_told(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL)
+    select(rest, query, range(3))
+    held: list[Route] = []
+    person.page.route("**/results/stream*", lambda route: held.append(route))
+    page = person.open(f"#/queries/{query['id']}")
+    waiting = page.locator(".rows-scroll .empty")
+    expect(page.locator("#shown .facts")).to_contain_text("Rows\n3", use_inner_text=True)
+    expect(waiting).to_have_text("Loading…")
+    page.route("**/results?limit=1", lambda route: route.fulfill(json={"rows": [], "cursor": "", "end": False}))
+    expect(waiting).to_have_text("None of its 3 rows is kept any more.")
+    held[0].continue_()
     expect(waiting).to_be_hidden()
 
 
@@ -534,6 +414,23 @@ def test_a_key_that_may_only_read_sees_its_own_and_is_told_what_it_may_not(tmp_p
 # for everybody
 
 
+def test_on_a_narrow_window_the_query_that_was_chosen_comes_into_view(rest: Rest, browser: Browser) -> None:
+    query = rest.query(SUMS, name="sums")
+    for number in range(12):
+        rest.query(ALL, name=f"other {number}")
+    in_view = "document.querySelector('#shown').getBoundingClientRect().top < innerHeight * 0.3"
+    with visit(browser, url(rest), NARROW) as person:
+        page = person.open(f"#/queries/{query['id']}")
+        expect(page.locator("table.queries tbody tr")).to_have_count(13)
+        wait_until(lambda: page.evaluate(in_view), 20, "it is in view")
+        page.get_by_role("link", name="Plan", exact=True).click()
+        wait_until(lambda: page.evaluate(in_view), 20, "it is in view")
+        page.evaluate("scrollTo(0, 0)")
+        page.get_by_role("link", name="other 7").click()
+        expect(page.get_by_role("heading", name="other 7")).to_be_in_viewport()
+        wait_until(lambda: page.evaluate(in_view), 20, "it is in view")
+
+
 @pytest.mark.parametrize(
     ("size", "scheme"), [((1440, 900), "light"), (NARROW, "dark")], ids=["wide-light", "narrow-dark"]
 )
@@ -578,28 +475,3 @@ def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, si
         page.get_by_role("link", name="purchases").first.click()
         expect(page.get_by_text("None: no row came late")).to_be_visible()
         check("stream")
-
-
-def test_the_plan_of_everything_tells_what_the_optimizer_changed(browser: Browser, tmp_path: Path) -> None:
-    with arbitrary_plans(), open_rest(tmp_path, reoptimize_seconds=600.0) as rest:
-        rest.stream()
-        for n in range(8):
-            rest.query(
-                "SELECT pack, COUNT(*) AS n FROM purchases [RANGE 1 SECOND]"
-                f" WHERE price > {n} AND user_id > {n} GROUP BY pack"
-            )
-        rest.service.session.reoptimize()
-
-        def has_groups() -> bool:
-            return any(len(node.get("groups", ())) > 1 for node in rest.client.get("/plan").json()["nodes"])
-
-        wait_until(has_groups, 10, "queries are in groups")
-        with visit(browser, url(rest)) as visiting:
-            page = visiting.open("#/plan")
-            picture = page.get_by_role("img", name="Plan of everything that runs")
-            expect(picture).to_contain_text(re.compile("[2-4] query groups"))
-            change = page.get_by_role("listitem").filter(has_text="drawn by lot, as tests want it.")
-            expect(change).to_be_visible()
-            visiting.check_accessible()
-            visiting.check_fits()
-            visiting.picture("plan-changes")

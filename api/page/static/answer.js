@@ -2,7 +2,9 @@
 
 import { byId, el } from "./dom.js";
 import { cell } from "./format.js";
-import { planGraph } from "./plan.js";
+import { planView } from "./plan.js";
+
+const PLAN = "Plan of the statement";
 
 /** Show an answer below the editor; null clears it. */
 export function showAnswer(answer) {
@@ -10,19 +12,17 @@ export function showAnswer(answer) {
   if (answer === null) return place.replaceChildren();
   const close = el("button", { type: "button", class: "quiet", onclick: () => showAnswer(null) }, "Close");
   const graph = answer.nodes ? answer : answer.plan;
+  const holder = (node) => place.replaceChildren(el("div", { class: "answer" }, el("div", { class: "actions" }, close), node));
+  if (graph?.nodes) {
+    const view = planView(PLAN);
+    holder(view.node);
+    return view.show(graph, PLAN, answer.why ? [answer.why] : []);
+  }
   const listed = Object.values(answer).find(
     (value) => Array.isArray(value) && value.every((each) => typeof each === "object"),
   );
-  const shown = graph?.nodes
-    ? [answer.why ? el("p", { class: "why" }, answer.why) : null, planGraph(graph, "Plan of the statement")].filter(
-        Boolean,
-      )
-    : [
-        listed
-          ? listTable(listed)
-          : el("pre", { class: "sql-text", tabindex: "0", "aria-label": "Answer" }, JSON.stringify(answer, null, 2)),
-      ];
-  return place.replaceChildren(el("div", { class: "answer" }, el("div", { class: "actions" }, close), ...shown));
+  if (listed) return holder(listTable(listed));
+  return holder(el("pre", { class: "sql-text", tabindex: "0", "aria-label": "Answer" }, JSON.stringify(answer, null, 2)));
 }
 
 function listTable(items) {

@@ -1,53 +1,52 @@
-// A live chart of a query's rows: a line for each group of a windowed query, points for single rows.
+// The live chart of a query's rows: its form, its controls, and what it shows in words.
 
-import { el, keyed, say, set, svg } from "./dom.js";
-import { measure as shown } from "./format.js";
-import { linear, roundTicks, timeText, timeTicks } from "./scale.js";
+import { barsChart } from "./bars.js";
+import { FORMS, formsOf, groupingOf, likelyForm } from "./choice.js";
+import { el, say, set } from "./dom.js";
+import { clockTime, count, measure as shown, plural } from "./format.js";
+import { legend } from "./legend.js";
+import { linesChart, valueAt } from "./lines.js";
 
-const HEIGHT = 190;
-const PAD = { top: 10, right: 14, bottom: 22, left: 52 };
-const MAX_SERIES = 10;
+const MAX_LINES = 10;
+const MAX_BARS = 25;
 const PAUSE_MS = 400;
 
-/** Return `{node, controls, draw()}`: a chart of `series` (see series.js), drawn at most a few times a second; `of` says of what. */
-export function chart(series, of) {
-  const picture = svg("svg", { role: "img", height: HEIGHT, "aria-label": "Chart: no rows yet" });
-  const legend = el("ul", { class: "legend" });
-  const [measure, by] = [el("select", { id: "chart-measure" }), el("select", { id: "chart-by" })];
-  const controls = el(
-    "div",
-    { class: "choices", hidden: true },
-    el("label", { for: "chart-measure" }, "Chart"),
-    measure,
-    el("label", { for: "chart-by" }, "by"),
-    by,
-  );
-  const node = el("div", { class: "chart", hidden: true }, picture, legend, el("p", { class: "note newest" }, of));
+/**
+ * Return `{node, controls, describe(layout), draw(), stop()}`: a chart of `series` (see series.js), drawn at most a few
+ * times a second once the layout of its columns is known; `choice` is how it is looked at, `of` says of which rows.
+ */
+export function chart(series, choice, of) {
+  const lines = linesChart(pointed);
+  const bars = barsChart();
+  const groups = legend(MAX_LINES, (names) => choose({ groups: names }));
+  const spoken = el("p", { class: "hidden", role: "status" });
+  const caption = el("p", { class: "note newest" });
+  const forms = el("fieldset", { class: "forms" }, el("legend", { class: "hidden" }, "Form of the chart"), FORMS.map(formChoice));
+  const [measure, by] = [chooser("measure", "Measure"), chooser("by", "by")];
+  const controls = el("div", { class: "choices", hidden: true }, forms, measure.node, by.node);
+  const node = el("div", { class: "chart", hidden: true }, lines.node, bars.node, groups.node, caption, spoken);
   const colours = new Map();
+  let layout = null;
   let timer = null;
-  let hovered = null;
-  let width = 600;
+  let seen = null; // what is drawn
 
-  measure.onchange = () => {
-    series.measure = measure.value;
+  function formChoice([value, title]) {
+    const input = el("input", { type: "radio", name: "form", value, onchange: () => choose({ form: value }) });
+    return el("label", {}, input, el("span", {}, title));
+  }
+
+  function chooser(name, title) {
+    const select = el("select", { id: `chart-${name}`, onchange: () => choose({ [name]: select.value, ...cleared(name) }) });
+    return { node: el("span", {}, el("label", { for: `chart-${name}` }, title), select), select };
+  }
+
+  /** Another grouping has other groups; another measure keeps them. */
+  const cleared = (name) => (name === "by" ? { groups: [] } : {});
+
+  function choose(changes) {
+    choice.choose(changes);
     render();
-  };
-  by.onchange = () => {
-    series.by = by.value || null;
-    render();
-  };
-  new ResizeObserver(([entry]) => {
-    width = Math.max(260, entry.contentRect.width);
-    render();
-  }).observe(node);
-  picture.addEventListener("pointermove", (event) => {
-    hovered = event.clientX - picture.getBoundingClientRect().left;
-    render();
-  });
-  picture.addEventListener("pointerleave", () => {
-    hovered = null;
-    render();
-  });
+  }
 
   function draw() {
     timer ??= setTimeout(() => {
@@ -57,132 +56,156 @@ export function chart(series, of) {
   }
 
   function render() {
-    options(
-      measure,
-      series.numbers.map((name) => [name, name]),
-      series.measure,
-    );
-    options(by, [["", "nothing"], ...series.others.map((name) => [name, name])], series.by ?? "");
-    const all = series.measure === null ? [] : series.points();
-    node.hidden = controls.hidden = all.length === 0;
-    if (!all.length) return;
-    const drawn = coloured(all);
-    const x = scaleOfTimes(drawn, width);
-    const y = scaleOfValues(drawn);
-    const at = hovered === null ? null : nearest(drawn, x, hovered);
-    picture.replaceChildren(
-      ...grid(x, y, width),
-      ...drawn.flatMap((each) => (series.windowed ? line(each, x.of, y.of) : dots(each, x.of, y.of))),
-      ...(at === null
-        ? []
-        : [svg("line", { class: "cross", x1: x.of(at), x2: x.of(at), y1: PAD.top, y2: HEIGHT - PAD.bottom })]),
-    );
-    set(picture, "width", width);
-    set(picture, "viewBox", `0 0 ${width} ${HEIGHT}`);
-    set(picture, "aria-label", described(drawn, all.length));
-    showLegend(drawn, all.length, at, x.span);
+    seen = layout && series.length ? lookedAt() : null;
+    controls.hidden = seen === null || seen.forms.length === 1;
+    node.hidden = seen === null || seen.form === "table";
+    if (seen === null) return;
+    showControls();
+    if (seen.form === "table") return;
+    lines.node.hidden = seen.form !== "lines";
+    bars.node.hidden = seen.form !== "bars";
+    if (seen.form === "lines") showLines();
+    else showBars();
   }
 
-  /** Return the series that are drawn, each with the colour it had before; the greatest ones take what is free. */
-  function coloured(all) {
-    const there = new Set(all.map((each) => each.name));
+  /** Return what is looked at: what was chosen, where rows have it, else what suits them. */
+  function lookedAt() {
+    const measured = layout.measures.includes(choice.measure) ? choice.measure : (layout.measures[0] ?? null);
+    const grouping = groupingOf(layout, measured, choice.by);
+    const shape = { ...layout, groups: grouping };
+    const data = measured === null ? { groups: [], windows: [] } : series.of(layout, measured, grouping);
+    const possible = data.groups.length ? formsOf(shape) : ["table"];
+    const form = possible.includes(choice.form) ? choice.form : likelyForm(shape, data.groups.length, data.windows.length);
+    return { ...data, measure: measured, by: grouping, forms: possible, form: possible.includes(form) ? form : "table" };
+  }
+
+  function showControls() {
+    for (const label of forms.querySelectorAll("label")) {
+      const input = label.firstElementChild;
+      label.hidden = !seen.forms.includes(input.value);
+      input.checked = input.value === seen.form;
+    }
+    const isChart = seen.form !== "table";
+    options(measure, isChart ? layout.measures.map((name) => [name, name]) : [], seen.measure);
+    const groupings = isChart ? layout.groupings(seen.measure).map((columns) => columns.join(", ")) : [];
+    options(by, groupings.map((text) => [text, text || "nothing"]), seen.by.join(", "));
+  }
+
+  function showLines() {
+    const drawn = coloured(chosenOf(seen.groups, totalOf, MAX_LINES));
+    seen.drawn = drawn;
+    lines.draw(drawn, layout.end !== null);
+    set(lines.node, "aria-label", `Chart of ${subject()}; latest: ${listed(drawn)}${restOf(drawn, "; ")}`);
+    say(caption, `${periodOf(drawn)}${of}`);
+    showLegend(drawn);
+  }
+
+  function showLegend(drawn) {
+    const at = lines.at();
+    const isGrouped = seen.by.length > 0 && seen.groups.length > 1;
+    const entries = drawn.map((group) => ({ ...group, value: valueAt(group, at), isGroup: isGrouped }));
+    if (at !== null) entries.unshift({ name: `at ${timeOf(at)}`, colour: null, value: null, isGroup: false });
+    groups.draw({ entries, others: othersThan(drawn), picked: picked(), words: restOf(drawn) });
+  }
+
+  function showBars() {
+    const newest = seen.windows.at(-1);
+    const present = seen.groups.filter(({ points }) => layout.isSession || points.at(-1).x === newest);
+    const drawn = chosenOf(present, valueOf, MAX_BARS).sort((a, b) => valueOf(b) - valueOf(a));
+    bars.draw(drawn.map((group) => ({ name: group.name, value: valueOf(group) })));
+    const partial = drawn.some(({ points }) => points.at(-1).partial) ? ", which began before the query did" : "";
+    const which = layout.isSession ? "newest sessions" : `window until ${timeOf(newest)}${partial}`;
+    set(bars.node, "aria-label", `${subject(present.length)}, ${which}`);
+    say(caption, `${subject(present.length)}: ${which}${restOf(drawn, "; ", present)}.`);
+    const entries = picked().map((name) => ({ name, colour: null, value: null, isGroup: true }));
+    groups.draw({ entries, others: othersThan(drawn, present), picked: picked(), words: "" });
+  }
+
+  const totalOf = ({ points }) => points.reduce((sum, { y }) => sum + y, 0);
+  const valueOf = ({ points }) => points.at(-1).y;
+  const picked = () => choice.groups.filter((name) => seen.groups.some((group) => group.name === name));
+
+  /** Return the groups that were picked, else as many as can be drawn of those with the greatest values. */
+  function chosenOf(all, value, most) {
+    const names = picked();
+    if (names.length) return all.filter(({ name }) => names.includes(name));
+    if (all.length <= most) return all;
+    const values = new Map(all.map((group) => [group, value(group)]));
+    const greatest = new Set([...all].sort((a, b) => values.get(b) - values.get(a)).slice(0, most));
+    return all.filter((group) => greatest.has(group));
+  }
+
+  /** Return groups with the colours that they had before, or free ones. */
+  function coloured(drawn) {
+    const there = new Set(drawn.map(({ name }) => name));
     for (const name of colours.keys()) if (!there.has(name)) colours.delete(name);
-    const waiting = all.filter((each) => !colours.has(each.name)).sort((a, b) => b.points.at(-1).y - a.points.at(-1).y);
-    const free = [...Array(MAX_SERIES).keys()].filter((colour) => ![...colours.values()].includes(colour));
-    const chosen = waiting.slice(0, free.length).map((each) => each.name);
-    for (const { name } of all) if (chosen.includes(name)) colours.set(name, free.shift());
-    return all.filter((each) => colours.has(each.name)).map((each) => ({ ...each, colour: colours.get(each.name) }));
+    const used = new Set(colours.values());
+    const free = [...Array(MAX_LINES).keys()].filter((colour) => !used.has(colour));
+    for (const { name } of drawn) if (!colours.has(name)) colours.set(name, free.shift() ?? 0);
+    return drawn.map((group) => ({ ...group, colour: colours.get(group.name) }));
   }
 
-  function described(drawn, total) {
-    const values = drawn.map((each) => `${each.name} ${shown(each.points.at(-1).y)}`).join(", ");
-    const grouped = series.by === null ? "" : ` by ${series.by}, ${total} groups`;
-    return `Chart of ${series.measure}${grouped}; latest: ${values}`;
+  // in words
+
+  function subject(number = seen.groups.length) {
+    return seen.by.length ? `${seen.measure} by ${seen.by.join(", ")}, ${plural(number, "group", "groups")}` : seen.measure;
   }
 
-  function showLegend(drawn, total, at, span) {
-    const entries = drawn.map((each) => ({ ...each, value: valueAt(each, at) }));
-    if (total > drawn.length) entries.push({ name: `and ${total - drawn.length} more`, colour: null, value: null });
-    if (at !== null) entries.push({ name: `at ${timeText(at, span)}`, colour: null, value: null });
-    const entry = () => el("li", {}, el("span", { class: "swatch" }), el("span", {}), el("b", {}));
-    keyed(
-      legend,
-      entries,
-      (each) => each.name,
-      entry,
-      (item, each) => {
-        const [swatch, name, value] = item.children;
-        set(swatch, "class", each.colour === null ? "hidden" : `swatch s${each.colour}`);
-        say(name, each.name);
-        say(value, each.value === null ? "" : shown(each.value));
-      },
-    );
+  const listed = (drawn) => drawn.map((group) => `${group.name} ${shown(valueOf(group))}`).join(", ");
+
+  const othersThan = (drawn, all = seen.groups) => {
+    const names = new Set(drawn.map(({ name }) => name));
+    return all.filter(({ name }) => !names.has(name)).map(({ name }) => name);
+  };
+
+  function restOf(drawn, before = "", all = seen.groups) {
+    const names = new Set(othersThan(drawn, all));
+    if (!names.size) return "";
+    const values = all.filter(({ name }) => names.has(name)).map(valueOf);
+    const [least, most] = values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+    return `${before}and ${count(names.size)} more, from ${shown(least)} to ${shown(most)}`;
   }
 
-  return { node, controls, draw };
+  function periodOf(drawn) {
+    const points = drawn.flatMap((group) => group.points.length ? [group.points[0].x, group.points.at(-1).x] : []);
+    const [first, last] = [Math.min(...points), Math.max(...points)];
+    if (layout.end === null) return "";
+    return first === last ? `Window until ${timeOf(first)}. ` : `Windows that end from ${timeOf(first)} to ${timeOf(last)}. `;
+  }
+
+  const timeOf = (ms) => clockTime(new Date(ms).toISOString());
+
+  function pointed(byKey) {
+    if (seen?.form !== "lines") return;
+    showLegend(seen.drawn);
+    const at = lines.at();
+    if (!byKey || at === null) return;
+    const values = seen.drawn.map((group) => [group.name, valueAt(group, at)]).filter(([, value]) => value !== null);
+    say(spoken, `${timeOf(at)}: ${values.map(([name, value]) => `${name} ${shown(value)}`).join(", ")}`);
+  }
+
+  return {
+    node,
+    controls,
+    draw,
+    /** Learn what the columns of the rows are (see columns.js). */
+    describe(columns) {
+      layout = columns;
+      render();
+    },
+    stop() {
+      clearTimeout(timer);
+      lines.stop();
+    },
+  };
 }
 
-function options(select, entries, chosen) {
-  if (select.dataset.of !== entries.join("\n")) {
-    select.dataset.of = entries.join("\n");
+function options({ node, select }, entries, chosen) {
+  node.hidden = entries.length < 2;
+  const text = entries.flat().join("\n");
+  if (select.dataset.of !== text) {
+    select.dataset.of = text;
     select.replaceChildren(...entries.map(([value, title]) => el("option", { value }, title)));
   }
-  if (select.value !== chosen && chosen !== null) select.value = chosen;
-}
-
-function scaleOfTimes(drawn, width) {
-  const xs = drawn.flatMap((each) => each.points.map((point) => point.x));
-  let [low, high] = [Math.min(...xs), Math.max(...xs)];
-  if (low === high) [low, high] = [low - 5000, high + 5000];
-  const ticks = timeTicks(low, high, Math.floor(width / 110));
-  return { of: linear(low, high, PAD.left, width - PAD.right), ticks, span: high - low };
-}
-
-function scaleOfValues(drawn) {
-  const ys = drawn.flatMap((each) => each.points.map((point) => point.y));
-  const [least, most] = [Math.min(...ys), Math.max(...ys)];
-  const low = least >= 0 && least < most * 0.75 ? 0 : least;
-  const ticks = roundTicks(low, most, 4);
-  return { of: linear(ticks[0], ticks.at(-1), HEIGHT - PAD.bottom, PAD.top), ticks };
-}
-
-function grid(x, y, width) {
-  return [
-    ...y.ticks.flatMap((tick) => [
-      svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y.of(tick), y2: y.of(tick) }),
-      svg("text", { class: "tick", x: PAD.left - 8, y: y.of(tick) + 4, "text-anchor": "end" }, shown(tick)),
-    ]),
-    ...x.ticks.map((tick) => {
-      const anchor = x.of(tick) > width - PAD.right - 20 ? "end" : "middle"; // the last one must not be cut off
-      return svg("text", { class: "tick", x: x.of(tick), y: HEIGHT - 5, "text-anchor": anchor }, timeText(tick, x.span));
-    }),
-  ];
-}
-
-function line({ points, colour }, x, y) {
-  const path = points.map((point) => `${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)}`).join("L");
-  const ends = points.filter((point, place) => point.partial || place === points.length - 1);
-  return [
-    svg("path", { class: `line s${colour}`, d: `M${path}` }),
-    ...ends.map((point) =>
-      svg("circle", { class: `${point.partial ? "partial" : "end"} s${colour}`, cx: x(point.x), cy: y(point.y), r: 3 }),
-    ),
-  ];
-}
-
-function dots({ points, colour }, x, y) {
-  return points
-    .slice(-600)
-    .map((point) =>
-      svg("circle", { class: `dot s${colour}`, cx: x(point.x).toFixed(1), cy: y(point.y).toFixed(1), r: 2.2 }),
-    );
-}
-
-function nearest(drawn, x, place) {
-  const xs = drawn.flatMap((each) => each.points.map((point) => point.x));
-  return xs.reduce((best, each) => (Math.abs(x.of(each) - place) < Math.abs(x.of(best) - place) ? each : best));
-}
-
-function valueAt({ points }, at) {
-  return (at === null ? points.at(-1) : points.find((point) => point.x === at))?.y ?? null;
+  if (chosen !== null && select.value !== chosen) select.value = chosen;
 }

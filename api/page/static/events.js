@@ -3,6 +3,7 @@
 import { Problem, request, Unreachable, withParameters } from "./api.js";
 
 const LONGEST_PAUSE_MS = 10_000;
+const SAMPLED_PAUSE_MS = 3000;
 const BREAKS = [Problem, Unreachable, TypeError]; // TypeError: a body that breaks off
 
 /** Yield the events `{id, event, data}` of a response's body. */
@@ -40,8 +41,8 @@ function eventOf(block) {
  * Follow the rows of a query until its end or `stop()`; after a break, from the row after the last one seen.
  *
  * Calls `onRows(texts)` with JSON texts as they come, `onState` with "open", "away", "sampled", "end" or an error's
- * text. Where more than `maxPerSecond` rows come, it lets go and begins again at the newest `tail` a second later:
- * nobody reads that many, and the service has others to serve.
+ * text. Where more than `maxPerSecond` rows come after the first `tail`, it lets go and begins again at the newest
+ * `tail` some seconds later: nobody reads that many, and the service has others to serve.
  */
 export function follow(id, { tail, maxPerSecond, onRows, onState }) {
   let last = null;
@@ -60,7 +61,7 @@ export function follow(id, { tail, maxPerSecond, onRows, onState }) {
     const headers = last === null ? {} : { "Last-Event-ID": last };
     const path = withParameters(`/queries/${encodeURIComponent(id)}/results/stream`, { tail });
     const response = await request("GET", path, { headers, signal: abort.signal });
-    let seen = 0;
+    let seen = last === null ? -tail : 0;
     let since = performance.now();
     onState("open");
     for await (const events of eventsOf(response)) {
@@ -77,7 +78,7 @@ export function follow(id, { tail, maxPerSecond, onRows, onState }) {
       }
       if (rows.length) onRows(rows);
       seen += rows.length;
-      if (performance.now() - since > 1000) [seen, since] = [0, performance.now()];
+      if (performance.now() - since > 1000) [seen, since] = [Math.min(seen, 0), performance.now()];
       else if (seen > maxPerSecond) {
         last = null;
         return "sampled";
@@ -104,7 +105,7 @@ export function follow(id, { tail, maxPerSecond, onRows, onState }) {
       }
       if (stopped) return;
       onState(state);
-      if (state === "sampled") await pause(1000);
+      if (state === "sampled") await pause(SAMPLED_PAUSE_MS);
       else if (state !== "away") return;
       else {
         breaks = performance.now() - began > LONGEST_PAUSE_MS ? 0 : breaks;

@@ -3,21 +3,23 @@
 import { get, problemOrAway } from "./api.js";
 import { el, say } from "./dom.js";
 import { clockTime, plural } from "./format.js";
-import { showGraph } from "./plan.js";
+import { operatorText, planView } from "./plan.js";
 import { every } from "./poll.js";
 
 const MAX_CHANGES = 10;
 
 /** What the optimizer changed in running plans, the newest first, as children of a place. */
-function listOfChanges(changes) {
+function listOfChanges(changes, nodes) {
   if (!changes.length) return [];
+  const operators = new Map(nodes.filter((node) => "queries" in node).map((node) => [node.id, operatorText(node)]));
+  const nameOf = ({ operator }) => operators.get(operator) ?? "an operator that is gone";
   const newest = changes.slice(-MAX_CHANGES).reverse();
   return [
     el("h3", {}, "Changes of the plan"),
     el(
       "ul",
       { class: "changes" },
-      newest.map((change) => el("li", {}, `${clockTime(change.at)}, ${change.operator}: ${change.why}.${measured(change)}`)),
+      newest.map((change) => el("li", {}, `${clockTime(change.at)}, ${nameOf(change)}: ${change.why}.${measured(change)}`)),
     ),
   ];
 }
@@ -33,12 +35,13 @@ function measured({ measured_us_per_tuple: cost, measured_busiest_partition: par
 /** Show the whole plan in `panel`; returns what ends that. */
 export function showEverything(panel) {
   const note = el("p", { class: "why" });
-  const place = el("div", {});
+  const label = "Plan of everything that runs";
+  const view = planView(label);
   const changes = el("div", {});
   panel.replaceChildren(
     el("div", { class: "head" }, el("h2", { id: "shown-title" }, "Plan of everything")),
     note,
-    place,
+    view.node,
     changes,
   );
   let shown = null;
@@ -56,9 +59,9 @@ export function showEverything(panel) {
           ? `${plural(queries, "query", "queries")} in ${plural(operators.length, "operator", "operators")}.`
           : "Nothing runs yet.",
       );
-      if (operators.length) showGraph(place, graph, "Plan of everything that runs");
-      else place.replaceChildren();
-      changes.replaceChildren(...listOfChanges(graph.changes ?? []));
+      view.node.hidden = operators.length === 0;
+      if (operators.length) view.show(graph, label);
+      changes.replaceChildren(...listOfChanges(graph.changes ?? [], graph.nodes));
     } catch (error) {
       const problem = problemOrAway(error);
       if (problem) say(note, problem.message);

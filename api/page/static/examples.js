@@ -57,10 +57,26 @@ export function examplesOf(stream) {
 
 const quoted = (name) => (isKeyword(name) ? `"${name}"` : name);
 
-/** Show examples over the first of the streams, or declarations when there is none. */
-export function showExamples(streams, write) {
+let exampled = null; // the id of the stream of the examples
+
+/**
+ * Return the stream for examples: one that has rows arriving, else one that has rows, else the first.
+ *
+ * `rates` are rows a second by stream, null where that is not known yet. A stream that suits stays the one.
+ */
+function streamFor(streams, rates) {
+  const worth = (stream) => (rates.get(stream.id) > 0 ? 2 : stream.tuples > 0 ? 1 : 0);
+  const most = Math.max(...streams.map(worth));
+  const suited = streams.filter((stream) => worth(stream) === most);
+  const stream = suited.find(({ id }) => id === exampled) ?? suited[0];
+  exampled = stream.id;
+  return stream;
+}
+
+/** Show examples over a stream that has rows, or declarations when there is no stream. */
+export function showExamples(streams, rates, write) {
   const declare = declarations(streams.map((stream) => stream.name.toLowerCase()));
-  const examples = streams.length ? [...examplesOf(streams[0]), declare[0]] : declare;
+  const examples = streams.length ? [...examplesOf(streamFor(streams, rates)), declare[0]] : declare;
   set(byId("examples"), "data-new", streams.length === 0);
   const create = () => el("button", { type: "button", class: "chip" });
   keyed(
@@ -70,6 +86,7 @@ export function showExamples(streams, write) {
     create,
     (button, [title, sql]) => {
       say(button, title);
+      set(button, "title", sql);
       button.onclick = () => write(sql);
     },
   );

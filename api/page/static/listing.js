@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 import { sparkline } from "./sparkline.js";
 
-/** Return the table of a list; `headings` are `[title, kind]`, one without a title is of a trend. */
+/** Return the table of a list; `headings` are `[title, kind]`, titles texts or elements; one without a title is of a trend. */
 export function listing(name, headings, body) {
   const cells = headings.map(([title, kind]) =>
     el("th", { scope: "col", class: kind }, title || el("span", { class: "hidden" }, "Trend")),

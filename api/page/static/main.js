@@ -33,15 +33,16 @@ let declared = null;
 const looking = every(LOOK_SECONDS, async () => {
   try {
     const [{ streams: found }, sharers] = await Promise.all([get("/streams"), sharersNow()]);
-    const { rate, behind } = streams.show(found);
+    const { rate, behind, rates } = streams.show(found);
     say(byId("figure-rate"), count(rate));
     say(byId("figure-behind"), ago(behind));
-    showExamples(found, write);
+    showExamples(found, rates, write);
     const names = found.map((stream) => stream.name).join();
     if (declared !== null && declared !== names) sqlEditor.recheck();
     declared = names;
     await Promise.all([queries.load(sharers), tables.load()]);
     beside.welcome(found);
+    beside.settled();
     health(...(await readiness()));
   } catch (error) {
     const problem = problemOrAway(error);

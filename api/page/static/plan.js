@@ -1,57 +1,54 @@
 // A plan as a graph: streams on the left, operators, the router, and who reads on the right.
 
-import { el, svg } from "./dom.js";
+import { el, say, svg } from "./dom.js";
 import { count, plural, span } from "./format.js";
+import { zoomable } from "./zoom.js";
 
-const WIDTH = 160;
+const WIDTH = 190;
 const GAP = { x: 28, y: 14 };
 const LINE = 17;
 const MARGIN = 8;
 const MAX_OPERATORS = 60;
 const MAX_WINDOWS = 3;
-const LONGEST = 22;
-const MIN_SCALE = 0.8;
+const LONGEST = 26;
+const MAX_LINES = 3; // of one text
+const TALL = 700;
 
-/** Show a graph in place of the one before: it stays while somebody is in it, and where it was moved to. */
-export function showGraph(place, graph, label, ...words) {
-  if (place.contains(document.activeElement)) return;
-  const moved = place.querySelector(".plan-scroll")?.scrollLeft ?? 0;
-  const open = place.querySelector("details")?.open ?? false;
-  place.replaceChildren(...words.map((text) => el("p", { class: "why" }, text)), planGraph(graph, label));
-  place.querySelector(".plan-scroll").scrollLeft = moved;
-  place.querySelector("details").open = open;
+/**
+ * Return `{node, show(graph, label, words)}`: a plan that stays where somebody moved it to, and as large as somebody
+ * wants it, while it changes. `words` stand above it.
+ */
+export function planView(label) {
+  const why = el("div", {});
+  const zoomed = zoomable(label);
+  const rest = el("p", { class: "note newest", hidden: true });
+  const list = el("ul", {});
+  const node = el("div", {}, why, zoomed.node, rest, el("details", {}, el("summary", {}, "The same as a list"), list));
+
+  function show(graph, now, words = []) {
+    const { nodes, edges, left } = trimmed(graph);
+    const boxes = layout(nodes, edges);
+    why.replaceChildren(...words.map((text) => el("p", { class: "why" }, text)));
+    zoomed.show(pictureOf(boxes, edges, now), now);
+    say(rest, `And ${plural(left, "operator", "operators")} with fewer queries.`);
+    rest.hidden = left === 0;
+    const at = new Map(boxes.map((box) => [box.node.id, box]));
+    const item = ({ node: each, texts }) => el("li", {}, [each.kind, ...texts].join(" · ") + leadsTo(each, edges, at));
+    list.replaceChildren(...boxes.map(item));
+  }
+
+  return { node, show };
 }
 
-/** Return the picture of a graph, and the same as a list for those who cannot see it. */
-export function planGraph(graph, label) {
-  const { nodes, edges, left } = trimmed(graph);
-  const boxes = layout(nodes, edges);
+function pictureOf(boxes, edges, label) {
   const width = Math.max(...boxes.map((box) => box.x + WIDTH)) + MARGIN;
   const height = Math.max(...boxes.map((box) => box.y + box.height)) + MARGIN;
   const at = new Map(boxes.map((box) => [box.node.id, box]));
-  const picture = svg(
+  return svg(
     "svg",
-    { class: "plan", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}` },
-    edges.map((edge) => link(at.get(edge.source), at.get(edge.target))),
+    { class: "plan", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height },
+    svg("g", { class: "links" }, edges.map((edge) => link(at.get(edge.source), at.get(edge.target)))),
     boxes.map(drawn),
-  );
-  picture.style.maxWidth = `${width}px`;
-  picture.style.minWidth = `${width * MIN_SCALE}px`;
-  return el(
-    "div",
-    {},
-    el("div", { class: "scroll plan-scroll", role: "group", "aria-label": label, tabindex: "0" }, picture),
-    left > 0 ? el("p", { class: "note" }, `And ${plural(left, "operator", "operators")} with fewer queries.`) : null,
-    el(
-      "details",
-      {},
-      el("summary", {}, "The same as a list"),
-      el(
-        "ul",
-        {},
-        boxes.map(({ node, lines }) => el("li", {}, [node.kind, ...lines].join(" · ") + leadsTo(node, edges, at))),
-      ),
-    ),
   );
 }
 
@@ -83,7 +80,7 @@ function layout(nodes, edges) {
     if (!moved) break;
   }
   const columns = [];
-  for (const node of nodes) (columns[rank.get(node.id)] ??= []).push({ node, lines: linesOf(node) });
+  for (const node of nodes) (columns[rank.get(node.id)] ??= []).push(boxOf(node));
   const used = columns.filter(Boolean);
   const place = new Map();
   for (const column of used) {
@@ -91,13 +88,13 @@ function layout(nodes, edges) {
       const sources = edges.filter((edge) => edge.target === node.id).map((edge) => place.get(edge.source) ?? 0);
       return sources.length ? sources.reduce((sum, each) => sum + each, 0) / sources.length : 0;
     };
-    column.sort((a, b) => middle(a) - middle(b));
+    column.sort((a, b) => middle(a) - middle(b) || (b.node.queries ?? 0) - (a.node.queries ?? 0));
     column.forEach((box, index) => place.set(box.node.id, index));
   }
   const tall = (column) => column.reduce((sum, box) => sum + heightOf(box) + GAP.y, -GAP.y);
   const height = Math.max(...used.map(tall));
   return used.flatMap((column, index) => {
-    let y = MARGIN + (height - tall(column)) / 2;
+    let y = MARGIN + (height > TALL ? 0 : (height - tall(column)) / 2); // what is tall is read from its top
     return column.map((box) => {
       const set = { ...box, x: MARGIN + index * (WIDTH + GAP.x), y, height: heightOf(box) };
       y += set.height + GAP.y;
@@ -116,8 +113,31 @@ const titleOf = (node) =>
       ? node.id
       : (node.streams ?? []).join(" ⋈ ") || node.id);
 
-/** What is written in a node. */
-function linesOf(node) {
+/** Return which rows an operator takes, and how it divides them. */
+export function operatorText({ kind, streams, partitioned_by: by }) {
+  return `${kind} of ${streams.join(", ")}${by.length ? ` by ${by.join(", ")}` : ""}`;
+}
+
+/** Return a node with what is written in it: `texts`, and the `lines` that these take. */
+function boxOf(node) {
+  const texts = textsOf(node);
+  return { node, texts, lines: texts.flatMap(wrapped) };
+}
+
+/** Break a text into lines that fit. */
+function wrapped(text) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+    if (longer.length <= LONGEST || !lines.at(-1)) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  const shown = lines.slice(0, MAX_LINES);
+  if (lines.length > MAX_LINES) shown[MAX_LINES - 1] += " …";
+  return shown.map(short);
+}
+
+function textsOf(node) {
   const lines = [titleOf(node)];
   if (node.partitioned_by?.length) lines.push(`by ${node.partitioned_by.join(", ")}`);
   if (node.windows?.length > MAX_WINDOWS) lines.push(`${count(node.windows.length)} kinds of windows`);
@@ -130,7 +150,7 @@ function linesOf(node) {
     const cores = (node.statistics.source_cores ?? 0) + (node.statistics.partition_cores ?? 0);
     lines.push(`${cores < 0.01 ? "<0.01" : cores.toFixed(2)} cores`);
   }
-  if (node.tables?.length) lines.push(`with ${node.tables.map((table) => table.name ?? table).join(", ")}`);
+  if (node.tables?.length) lines.push(`with ${node.tables.map((table) => table.split("@")[0]).join(", ")}`);
   return [...lines, ...(node.notes ?? [])];
 }
 
@@ -143,16 +163,16 @@ function windowText(window) {
     : `${size} every ${span(window.slide_seconds)}`;
 }
 
-function drawn({ node, lines, x, y, height }) {
+function drawn({ node, texts, lines, x, y, height }) {
   return svg(
     "g",
     { class: `node ${node.kind}`, transform: `translate(${x} ${y})` },
-    svg("title", {}, [node.kind, ...lines].join("\n")),
+    svg("title", {}, [node.kind, ...texts].join("\n")),
     svg("rect", { width: WIDTH, height, rx: 6 }),
     svg("rect", { class: "edge", width: 4, height, rx: 2 }),
     svg("text", { class: "kind", x: 14, y: 17 }, node.kind === "router" ? "router" : node.kind),
     lines.map((text, index) =>
-      svg("text", { class: index === 0 ? "name" : "detail", x: 14, y: 34 + index * LINE }, short(text)),
+      svg("text", { class: index === 0 ? "name" : "detail", x: 14, y: 34 + index * LINE }, text),
     ),
   );
 }
@@ -162,5 +182,5 @@ const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}�
 function link(from, to) {
   const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + from.height / 2, to.x, to.y + to.height / 2];
   const bend = (x2 - x1) / 2;
-  return svg("path", { class: "link", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
+  return svg("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
 }

@@ -1,23 +1,17 @@
-// The list of queries, the newest first: paged, filtered by state and by text of name and SQL.
+// The list of queries, the newest first or sorted by a column: paged, filtered by state and by text of name and SQL.
 
 import { get, withParameters } from "./api.js";
 import { byId, el, keyed, say, set } from "./dom.js";
 import { count, duration, inWords, stateOf } from "./format.js";
 import { listing, nameCell, numberCell, trendCell } from "./listing.js";
+import { sorting } from "./sorting.js";
 import { draw, History } from "./sparkline.js";
 
 const SELDOM = ["CATCHING_UP", "PAUSED", "FINISHED"];
 const STATES = ["RUNNING", "CATCHING_UP", "PENDING", "PAUSED", "DRAINING", "FAILED", "FINISHED", "RETIRED"];
 const PAGE = 50;
 const TYPING_MS = 300;
-const HEADINGS = [
-  ["Query", null],
-  ["State", null],
-  ["Rows", "number"],
-  ["Latency", "number"],
-  ["", "trend"],
-  ["Shares with", "number"],
-];
+const GREATEST_FIRST = ["rows", "latency"];
 
 /** Return `{load(sharers), showCounts(numbers), select(id)}`; `changed` is called on another filter or page. */
 export function queriesPanel(changed) {
@@ -27,7 +21,16 @@ export function queriesPanel(changed) {
   let selected = null;
   const history = new History();
   const body = el("tbody");
-  const table = listing("queries", HEADINGS, body);
+  const sorted = sorting(GREATEST_FIRST, restart);
+  const headings = [
+    [sorted.heading("Query", "name"), null],
+    [sorted.heading("State", "state"), null],
+    [sorted.heading("Rows", "rows"), "number"],
+    [sorted.heading("Latency", "latency"), "number"],
+    ["", "trend"],
+    ["Shares with", "number"],
+  ];
+  const table = listing("queries", headings, body);
   const empty = el("p", { class: "empty", hidden: true });
   byId("queries").append(table, empty);
   const choices = new Map(["", ...STATES].map((each) => [each, choice(each)]));
@@ -87,9 +90,11 @@ export function queriesPanel(changed) {
 
   /** Load the page of the list that is looked at; `sharers` is how many queries each operator has. */
   async function load(sharers) {
-    const asked = JSON.stringify([state, text, cursors]);
-    const page = await get(withParameters("/queries", { state, text, order: "newest", limit: PAGE, cursor: cursors.at(-1) }));
-    if (asked !== JSON.stringify([state, text, cursors])) return; // another one is looked at by now
+    const order = sorted.order() ?? "newest";
+    const looked = () => JSON.stringify([state, text, cursors, sorted.order()]);
+    const asked = looked();
+    const page = await get(withParameters("/queries", { state, text, order, limit: PAGE, cursor: cursors.at(-1) }));
+    if (asked !== looked()) return; // another one is looked at by now
     next = page.cursor;
     const { queries } = page;
     history.keep(queries.map((query) => query.id));
@@ -109,10 +114,10 @@ export function queriesPanel(changed) {
     byId("query-pager").hidden = cursors.length === 1 && next === null;
     byId("page-before").disabled = cursors.length === 1;
     byId("page-after").disabled = next === null;
-    say(
-      byId("page-place"),
-      queries.length ? `Page ${cursors.length}: ${queries[0].id} to ${queries.at(-1).id}` : `Page ${cursors.length}`,
-    );
+    say(byId("page-before"), order === "newest" ? "Newer" : "Before");
+    say(byId("page-after"), order === "newest" ? "Older" : "After");
+    const ids = order === "newest" && queries.length ? `: ${queries[0].id} to ${queries.at(-1).id}` : "";
+    say(byId("page-place"), `Page ${cursors.length}${ids}`);
   }
 
   function nothing() {

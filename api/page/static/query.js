@@ -5,15 +5,20 @@ import { confirmed } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, say, set } from "./dom.js";
 import { clockTime, count, duration, stateOf } from "./format.js";
-import { showGraph } from "./plan.js";
+import { operatorText, planView } from "./plan.js";
 import { every, refreshAll } from "./poll.js";
 import { tabs } from "./tabs.js";
+import { Choice } from "./choice.js";
+import { layoutOf } from "./columns.js";
 import { watch } from "./watch.js";
 
 const ENDED = ["RETIRED", "FINISHED", "FAILED"];
 
-/** Show a query in `panel`; returns what ends that. `can` tells which calls there are, `edit(sql)` takes its SQL. */
-export function showQuery(panel, id, { can, edit, announce }) {
+/**
+ * Show a query in `panel`; returns what ends that. `parameters` of the address say how its rows are looked at, `can` tells
+ * which calls there are, `edit(sql)` takes its SQL.
+ */
+export function showQuery(panel, id, parameters, { can, edit, announce }) {
   const title = el("h2", { id: "shown-title" }, id);
   const state = el("span", { class: "state", hidden: true });
   const tag = el("span", { class: "tag" });
@@ -27,14 +32,14 @@ export function showQuery(panel, id, { can, edit, announce }) {
   const facts = el("dl", { class: "facts" });
   const error = el("p", { class: "problem", hidden: true });
   const trouble = el("p", { class: "problem", role: "alert", hidden: true });
-  const planPanel = el("div", {});
+  const graph = planView(`Plan of query ${id}`);
   const aboutPanel = el("div", {});
-  const rows = watch(id, () => poll.now());
+  const rows = watch(id, new Choice(id, parameters), () => poll.now());
   const tabbed = tabs(
     "Of this query",
     [
       ["rows", "Rows", rows.node],
-      ["plan", "Plan", planPanel],
+      ["plan", "Plan", graph.node],
       ["about", "About", aboutPanel],
     ],
     chosen,
@@ -80,7 +85,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
       problemOrAway(error); // the figures tell what is wrong
       return;
     }
-    rows.group(plan.partitioned_by);
+    rows.describe(layoutOf(plan));
     if (tab === "plan") showPlan();
   }
 
@@ -118,20 +123,20 @@ export function showQuery(panel, id, { can, edit, announce }) {
       ["Selects", percent(selectivity(plan))],
     ]);
     showAbout();
+    rows.waits(query, ended);
     if (ended) rows.ended();
-    else rows.waits(query.waiting_for?.detail);
   }
 
   // its plan, and all else
 
   function showPlan() {
-    const graph = { nodes: plan.nodes.map((node) => ({ ...node, notes: notesOf(node) })), edges: plan.edges };
+    const nodes = plan.nodes.map((node) => ({ ...node, notes: notesOf(node) }));
     const words = [
       plan.why,
       plan.evaluation?.why ? `Evaluation by ${plan.evaluation.form}: ${plan.evaluation.why}.` : null,
       plan.join_order ? `Joined in the order ${plan.join_order.order.join(", ")}. ${plan.join_order.why}` : null,
     ].filter(Boolean);
-    showGraph(planPanel, graph, `Plan of query ${plan.name ?? plan.id}`, ...words);
+    graph.show({ nodes, edges: plan.edges }, `Plan of query ${plan.name ?? plan.id}`, words);
   }
 
   function notesOf(node) {
@@ -157,7 +162,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
         .join(", ");
     definitions(list, [
       ["Id", query.id],
-      ["Operator", query.operator],
+      ["Operator", plan && operatorText(plan)],
       ["Created", clockTime(query.created_at)],
       ["Deployed", clockTime(query.deployed_at)],
       ["Sees rows after", times(query.active_from)],

@@ -1,110 +1,99 @@
-// Rows as series of points: which column is time, which is measured, and which tells series apart.
+// The newest rows of a query as points: of each window and group the newest value, or each row by itself.
 
-import { cell, isTime } from "./format.js";
+import { cell } from "./format.js";
 
-const KEPT = 4000;
-const WINDOWS = 60;
+const KEPT = 20_000;
+const SPARE = 2000;
+const byName = new Intl.Collator("en", { numeric: true });
 const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
 
-/** The newest rows of a query, and how they are looked at. */
+/** Rows as they came, the oldest first, up to KEPT of them. */
 export class Series {
   #rows = [];
-  #columns = [];
-  #keys = [];
-  measure = null;
-  by = null;
+  #times = new Map(); // of texts: rows of a window have the same
 
-  /** Learn by which columns the query groups, as its plan writes them. */
-  group(written) {
-    const keys = written.map((key) => key.replace(/^"(.*)"$/, (_, name) => name.replaceAll('""', '"')));
-    if (keys.join() === this.#keys.join()) return;
-    this.#keys = keys;
-    this.#choose();
-  }
-
-  /** Add rows, the oldest first. Retractions are not values. */
   add(rows) {
     const at = Date.now();
-    this.#rows.push(...rows.filter((row) => row._op !== "retract").map((row) => ({ row, at })));
-    this.#rows = this.#rows.slice(-KEPT);
-    const names = Object.keys(rows.at(-1)).filter(
-      (name) => !name.startsWith("_") && !/^window_(start|end)$/.test(name),
-    );
-    if (names.join() !== this.#columns.join()) {
-      this.#columns = names;
-      this.#choose();
-    }
+    for (const row of rows) this.#rows.push({ row, at });
+    if (this.#rows.length > KEPT + SPARE) this.#rows = this.#rows.slice(-KEPT);
   }
 
   clear() {
     this.#rows = [];
   }
 
-  /** Whether values belong to windows: then they are joined by lines. */
-  get windowed() {
-    return this.#rows.length > 0 && "window_end" in this.#rows.at(-1).row;
+  get length() {
+    return this.#rows.length;
   }
 
-  get numbers() {
-    return this.#columns.filter((name) => this.#sample(name).some(isNumber));
+  /**
+   * Return `{groups, windows}` of a measure by some columns of a layout (see columns.js).
+   *
+   * `groups` are `[{name, points: [{x, y, partial}…]}…]`, by name, points by time; `windows` are the ends of all windows.
+   * Times are milliseconds. Where `by` leaves out columns that the query groups by, values are added up.
+   */
+  of(layout, measure, by) {
+    const found = layout.end === null ? this.#ofRows(layout, measure, by) : this.#ofWindows(layout, measure, by);
+    const groups = [...found]
+      .filter(([, points]) => points.length)
+      .map(([name, points]) => ({ name, points: points.sort((a, b) => a.x - b.x) }))
+      .sort((a, b) => byName.compare(a.name, b.name));
+    const windows = new Set(groups.flatMap(({ points }) => points.map(({ x }) => x)));
+    return { groups, windows: layout.end === null ? [] : [...windows].sort((a, b) => a - b) };
   }
 
-  /** What lines can be told apart by: the columns of the groups together, and single columns. */
-  get others() {
-    const groups = this.#known;
-    return groups.length > 1 ? [groups.join(", "), ...this.#single] : this.#single;
-  }
-
-  get #single() {
-    return this.#columns.filter((name) => name !== this.measure && !this.#sample(name).some(isTime));
-  }
-
-  /** The columns that the query groups by; where some have another name there, all that are no numbers. */
-  get #known() {
-    const named = this.#columns.filter((name) => this.#keys.includes(name));
-    if (named.length === this.#keys.length) return named;
-    const numbers = this.numbers;
-    return this.#single.filter((name) => named.includes(name) || !numbers.includes(name));
-  }
-
-  #columnsOf(by) {
-    return by === this.#known.join(", ") ? this.#known : [by];
-  }
-
-  #sample(name) {
-    return this.#rows.slice(-50).map(({ row }) => row[name]);
-  }
-
-  #choose() {
-    const known = this.#known;
-    const numbers = this.numbers;
-    const fractions = numbers.filter((name) =>
-      this.#sample(name).some((value) => isNumber(value) && !Number.isInteger(Number(value))),
-    );
-    const free = numbers.filter((name) => !known.includes(name));
-    this.measure = free.find((name) => fractions.includes(name)) ?? free.at(-1) ?? numbers.at(-1) ?? null;
-    const groups = known.length ? known.join(", ") : this.others.find((name) => !numbers.includes(name));
-    this.by = this.windowed ? (groups ?? null) : null;
-  }
-
-  /** Return `[{name, points: [{x, y, partial}…]}…]`, by name; of each window the newest value counts. */
-  points() {
+  #ofRows({ time }, measure, by) {
     const found = new Map();
-    const time = this.windowed ? "window_end" : this.#columns.find((name) => this.#sample(name).some(isTime));
     for (const { row, at } of this.#rows) {
-      if (!isNumber(row[this.measure])) continue;
-      const name = this.by === null ? this.measure : this.#columnsOf(this.by).map((column) => cell(row[column])).join(", ");
-      const x = time && row[time] ? Date.parse(row[time]) : at;
-      const of = found.get(name) ?? found.set(name, new Map()).get(name);
-      const key = this.windowed ? x : of.size;
-      of.set(key, { x, y: Number(row[this.measure]), partial: row._partial === true });
+      if (!isNumber(row[measure]) || row._op === "retract") continue;
+      const point = { x: (time && this.#timeOf(row[time])) || at, y: Number(row[measure]), partial: false };
+      push(found, by.length ? nameOf(row, by) : measure, point);
     }
-    const all = [...found].map(([name, points]) => ({ name, points: [...points.values()].sort((a, b) => a.x - b.x) }));
-    const xs = [...new Set(all.flatMap(({ points }) => points.map(({ x }) => x)))].sort((a, b) => a - b);
-    const from = this.windowed ? xs.at(-WINDOWS) : undefined;
-    return all
-      .map(({ name, points }) => ({ name, points: from === undefined ? points : points.filter(({ x }) => x >= from) }))
-      .filter(({ points }) => points.length)
-      .sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+    return found;
+  }
+
+  #ofWindows({ end, groups }, measure, by) {
+    const whole = new Map(); // by all that the query groups by: the newest value of each window
+    const short = new Map();
+    for (const { row } of this.#rows) {
+      const name = nameOf(row, groups);
+      const points = whole.get(name) ?? whole.set(name, new Map()).get(name);
+      if (!short.has(name)) short.set(name, by.length === groups.length ? name : by.length ? nameOf(row, by) : measure);
+      const x = this.#timeOf(row[end]);
+      if (row._op === "retract" || !isNumber(row[measure])) points.delete(x);
+      else points.set(x, { x, y: Number(row[measure]), partial: row._partial === true });
+    }
+    const found = new Map();
+    if (by.length === groups.length) {
+      for (const [name, points] of whole) found.set(by.length ? name : measure, [...points.values()]);
+      return found;
+    }
+    const sums = new Map();
+    for (const [name, points] of whole) {
+      const to = sums.get(short.get(name)) ?? sums.set(short.get(name), new Map()).get(short.get(name));
+      for (const { x, y, partial } of points.values()) {
+        const before = to.get(x);
+        to.set(x, { x, y: y + (before?.y ?? 0), partial: partial || before?.partial === true });
+      }
+    }
+    for (const [name, points] of sums) found.set(name, [...points.values()]);
+    return found;
+  }
+
+  #timeOf(text) {
+    if (!this.#times.has(text)) {
+      if (this.#times.size > KEPT) this.#times.clear();
+      this.#times.set(text, Date.parse(text));
+    }
+    return this.#times.get(text);
   }
 }
+
+function push(found, name, point) {
+  const points = found.get(name);
+  if (points) points.push(point);
+  else found.set(name, [point]);
+}
+
+const nameOf = (row, columns) =>
+  columns.length === 1 ? cell(row[columns[0]]) : columns.map((column) => cell(row[column])).join(", ");

@@ -1,11 +1,13 @@
 // What is shown beside the lists: a query, a stream or the plan, as the address says, or a welcome.
 
-import { byId, el } from "./dom.js";
+import { isWithinPage, placeNow } from "./address.js";
+import { byId, el, set } from "./dom.js";
 import { showEverything } from "./everything.js";
 import { showQuery } from "./query.js";
 import { showStream } from "./stream.js";
 
-const PLACE = /^#\/(queries|streams|plan)(?:\/(.+))?$/;
+const ONE_COLUMN = matchMedia("(max-width: 1000px)"); // as in style.css
+const MAX_ABOVE = 0.3; // of the window, what may be above it where there is one column
 const MAX_BELOW = 120; // pixels of it that must be in sight
 
 const CHOOSE = [
@@ -21,22 +23,22 @@ const NEW = [
   ],
 ];
 
-/** Follow the address; returns `{welcome(streams)}`. `emptied` is called when nothing is shown any more. */
+/** Follow the address; returns `{welcome(streams), settled()}`. `emptied` is called when nothing is shown any more. */
 export function shown({ queries, can, edit, announce, emptied }) {
   const panel = byId("shown");
   let ending = null;
   let at = null;
+  let isSettled = false;
 
   function route() {
-    if (location.hash !== "" && !location.hash.startsWith("#/")) return; // a place within the page
-    const [place = null, kind, escaped = ""] = location.hash.match(PLACE) ?? [];
-    if (at === place && ending) return;
+    if (isWithinPage() || (at === location.hash && ending)) return;
+    const { kind, name, parameters } = placeNow();
     const moved = at !== null;
-    at = place;
+    at = location.hash;
     ending?.();
-    const name = decodeURIComponent(escaped);
     queries.select(kind === "queries" ? name : null);
-    ending = show(kind, name);
+    ending = show(kind, name, parameters);
+    set(panel, "data-chosen", Boolean(ending));
     if (!ending) {
       panel.replaceChildren();
       at = null;
@@ -44,21 +46,31 @@ export function shown({ queries, can, edit, announce, emptied }) {
       return;
     }
     if (moved) announce(`Shown beside: ${name || "the plan of everything"}.`);
-    if (moved && document.activeElement === document.body) panel.focus();
-    if (panel.getBoundingClientRect().top > innerHeight - MAX_BELOW) panel.scrollIntoView({ block: "start" });
+    if (moved && document.activeElement === document.body) panel.focus({ preventScroll: true });
+    bringIntoView();
   }
 
-  function show(kind, name) {
+  function show(kind, name, parameters) {
     if (kind === "plan") return showEverything(panel);
-    if (kind === "queries" && name) return showQuery(panel, name, { can, edit, announce });
+    if (kind === "queries" && name) return showQuery(panel, name, parameters, { can, edit, announce });
     if (kind === "streams" && name) return showStream(panel, name, { announce });
     return null;
+  }
+
+  function bringIntoView() {
+    const { top } = panel.getBoundingClientRect();
+    if (top > (ONE_COLUMN.matches ? MAX_ABOVE * innerHeight : innerHeight - MAX_BELOW)) panel.scrollIntoView({ block: "start" });
   }
 
   addEventListener("hashchange", route);
   route();
 
   return {
+    /** Bring what the page was opened at into view, once, when the lists above it have their length. */
+    settled() {
+      if (at !== null && !isSettled) bringIntoView();
+      isSettled = true;
+    },
     /** Say how to begin, while nothing is shown. */
     welcome(streams) {
       if (at !== null) return;

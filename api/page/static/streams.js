@@ -27,7 +27,7 @@ class Rates {
   }
 }
 
-/** Return `{show(streams)}`, which gives the sum of the rates and how far the last watermark is behind. */
+/** Return `{show(streams)}`, which gives the rates by stream, their sum and how far the last watermark is behind. */
 export function streamsPanel() {
   const rates = new Rates();
   const history = new History();
@@ -42,8 +42,7 @@ export function streamsPanel() {
     empty.hidden = streams.length > 0;
     say(empty, "No stream is declared yet. The examples beside the SQL editor make one.");
     say(byId("streams-note"), streams.length ? plural(streams.length, "stream", "streams") : "");
-    let sum = 0;
-    let known = false;
+    const rateOf = new Map();
     keyed(
       body,
       streams,
@@ -51,8 +50,7 @@ export function streamsPanel() {
       row,
       (node, stream) => {
         const rate = rates.of(stream, now);
-        known ||= rate !== null;
-        sum += rate ?? 0;
+        rateOf.set(stream.id, rate);
         update(node, stream, rate, history.add(stream.id, rate));
       },
     );
@@ -61,7 +59,12 @@ export function streamsPanel() {
       .filter((s) => !s.idle)
       .map((s) => secondsBehind(s.watermark))
       .filter((s) => s !== null);
-    return { rate: known ? sum : null, behind: behind.length ? Math.max(...behind) : null };
+    const known = [...rateOf.values()].filter((rate) => rate !== null);
+    return {
+      rates: rateOf,
+      rate: known.length ? known.reduce((sum, rate) => sum + rate, 0) : null,
+      behind: behind.length ? Math.max(...behind) : null,
+    };
   }
 
   return { show };

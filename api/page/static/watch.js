@@ -1,13 +1,14 @@
 // A query's rows as they come: in a table and a chart, until they end or are held.
 
-import { parse } from "./api.js";
+import { get, parse, problemOrAway } from "./api.js";
 import { chart } from "./chart.js";
 import { el, say, set } from "./dom.js";
 import { follow } from "./events.js";
+import { count } from "./format.js";
 import { rowsTable } from "./rows.js";
 import { Series } from "./series.js";
 
-const TAIL = 400;
+const TAIL = 10_000;
 const MAX_ROWS_PER_SECOND = 3000;
 const RENDER_MS = 300;
 const TEXTS = {
@@ -17,12 +18,12 @@ const TEXTS = {
   end: "The query has ended: no more rows will come.",
 };
 
-/** Return `{node, group(columns), waits(why), ended(), stop()}`; `onRows` is called when rows have come. */
-export function watch(id, onRows) {
-  const waiting = el("p", { class: "empty" }, "No row yet.");
+/** Return `{node, describe(layout), waits(query), ended(), stop()}`; `onRows` is called when rows have come. */
+export function watch(id, choice, onRows) {
+  const waiting = el("p", { class: "empty" }, "Loading…");
   const table = rowsTable(waiting);
   const series = new Series();
-  const picture = chart(series, `Chart of the last ${TAIL} rows, and of those that came since.`);
+  const picture = chart(series, choice, `Out of the last ${count(TAIL)} rows and all that came since.`);
   const note = el("p", { class: "note" });
   const hold = el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: toggle }, "Hold");
   const node = el(
@@ -61,7 +62,7 @@ export function watch(id, onRows) {
     if (what === "open" && note.dataset.kind === "sampled") return;
     say(note, TEXTS[what] ?? what);
     set(note, "data-kind", what in TEXTS ? what : "failed");
-    if (what === "end") say(waiting, "It has no rows.");
+    if (!(what in TEXTS)) say(waiting, "Its rows cannot be read.");
   }
 
   function toggle() {
@@ -76,24 +77,32 @@ export function watch(id, onRows) {
     feed = begin();
   }
 
+  /** Say whether rows are still loaded or none is kept, where the query has had some. */
+  async function lookForRows(rows) {
+    try {
+      const page = await get(`/queries/${encodeURIComponent(id)}/results?limit=1`);
+      if (!page.rows.length) say(waiting, `None of its ${count(rows)} rows is kept any more.`);
+    } catch (error) {
+      problemOrAway(error); // the figures tell what is wrong
+    }
+  }
+
   return {
     node,
-    /** Learn by which columns the query groups: the chart has a line for each group. */
-    group(columns) {
-      series.group(columns);
-      picture.draw();
-    },
-    /** Say why there is no row yet, if anything is known of that. */
-    waits(why) {
-      say(waiting, why ? `No row yet. ${why}` : "No row yet.");
+    describe: picture.describe,
+    /** Say why there is no row, as the service tells it. */
+    async waits({ rows_out: rows, waiting_for: why }, ended) {
+      if (waiting.hidden || note.dataset.kind === "failed") return;
+      if (rows > 0) return lookForRows(rows);
+      say(waiting, [ended ? "It has no rows." : "No row yet.", why?.detail].filter(Boolean).join(" "));
     },
     ended() {
       hold.hidden = true;
-      say(waiting, "It has no rows.");
     },
     stop() {
       feed.stop();
       clearTimeout(timer);
+      picture.stop();
     },
   };
 }

@@ -1,0 +1,77 @@
+"""The list of queries: pages, filters, and sorting by its columns."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.api.rest import ALL, Rest
+from tests.kit.browser import Visit
+from tests.page.rows import select
+
+
+def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
+    bodies = [{"sql": f"SELECT price FROM purchases WHERE price > {n}", "name": f"above {n}"} for n in range(120)]
+    made = rest.post("/queries", bodies)
+    rest.run(made[-1]["id"])
+    rest.retire(made[7]["id"])
+    page = person.open()
+    names = page.locator("table.queries tbody a")
+    expect(names).to_have_count(50)
+    expect(page.locator("#query-states")).to_contain_text("Running119")
+    expect(names.first).to_have_text("above 119")
+    page.get_by_role("button", name="Older").click()
+    expect(page.locator("#page-place")).to_have_text("Page 2: q-70 to q-21")
+    page.get_by_role("button", name="Older").click()
+    expect(names).to_have_count(19)
+    expect(page.get_by_role("button", name="Older")).to_be_disabled()
+    page.get_by_role("button", name="Newer").click()
+    expect(page.locator("#page-place")).to_contain_text("Page 2")
+    page.get_by_label("Filter queries by name and SQL").fill("ABOVE 11")
+    expect(names).to_have_text([*(f"above {n}" for n in reversed(range(110, 120))), "above 11"])
+    page.get_by_label("Filter queries by name and SQL").fill("where PRICE > 11")
+    expect(names).to_have_text([*(f"above {n}" for n in reversed(range(110, 120))), "above 11"])
+    page.get_by_label("Filter queries by name and SQL").fill("")
+    page.get_by_label("Retired").check()
+    expect(names).to_have_text(["above 7"])
+    page.get_by_label("Failed").check()
+    expect(page.get_by_text("No query is FAILED. “All” lists the others.")).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="q-1 ")
+    page.get_by_label("All", exact=True).check()
+    expect(row.locator("td").last).to_have_text("118", use_inner_text=True)
+
+
+def names(page: Page) -> list[str]:
+    """Return the names of the queries that are listed."""
+    return page.locator("table.queries tbody a").all_inner_texts()
+
+
+def test_a_press_on_a_heading_sorts_by_it(rest: Rest, person: Visit) -> None:
+    for name, rows in (("b", 3), ("c", 7), ("a", 5)):
+        select(rest, rest.query(ALL, name=name), range(rows))
+    page = person.open()
+    links = page.locator("table.queries tbody a")
+    expect(links).to_have_text(["a", "c", "b"])
+    rows = page.get_by_role("button", name="Rows", exact=True)
+    heading = page.get_by_role("columnheader", name="Rows", exact=True)
+    for expected, way in ((["c", "a", "b"], "descending"), (["b", "a", "c"], "ascending"), (["a", "c", "b"], None)):
+        rows.press("Enter")
+        expect(links).to_have_text(expected)
+        assert heading.get_attribute("aria-sort") == way
+    page.get_by_role("button", name="Query", exact=True).click()
+    expect(links).to_have_text(["a", "b", "c"])
+    person.check_accessible()
+    person.check_fits()
+
+
+def test_sorted_lists_are_paged(rest: Rest, person: Visit) -> None:
+    bodies = [{"sql": ALL, "name": f"n{number:02}"} for number in range(60)]
+    rest.run(rest.post("/queries", bodies)[-1]["id"])
+    page = person.open()
+    page.get_by_role("button", name="Query", exact=True).click()
+    links = page.locator("table.queries tbody a")
+    expect(links).to_have_text([f"n{number:02}" for number in range(50)])
+    page.get_by_role("button", name="After", exact=True).click()
+    expect(links).to_have_text([f"n{number:02}" for number in range(50, 60)])
+    expect(page.locator("#page-place")).to_have_text("Page 2")
+    page.get_by_role("button", name="Before", exact=True).click()
+    expect(links.first).to_have_text("n00")
