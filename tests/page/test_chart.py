@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -53,12 +51,6 @@ def bars(page: Page) -> dict[str, str]:
 def form(page: Page, name: str) -> Locator:
     """Return the choice of a form."""
     return page.get_by_role("radio", name=name)
-
-
-def script(page: Page, module: str, names: str, body: str, *arguments: Any) -> Any:
-    """Return what JavaScript over the names of a module of the page gives."""
-    given = ", ".join(json.dumps(argument) for argument in arguments)
-    return page.evaluate(f"import('./page/{module}').then(({{ {names} }}) => ({body})({given}))")
 
 
 # the form that suits
@@ -122,33 +114,6 @@ def test_rows_without_a_number_are_a_table_only(rest: Rest, person: Visit) -> No
     page = person.open(f"#/queries/{query['id']}")
     expect(page.locator("table.rows tbody tr")).to_have_count(2)
     expect(page.get_by_role("group", name="Form of the chart")).to_be_hidden()
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ([["window_end", "TIMESTAMP", "window_end"], ["n", "BIGINT", "sum"]], [[], ["n"], "lines"]),
-        ([["window_end", "TIMESTAMP", "window_end"], ["who", "VARCHAR", "group"]], [["who"], [], "table"]),
-        # rows of the windows of another query
-        (
-            [["window_end", "TIMESTAMP", "window_end"], ["pack", "INT", None], ["total", "DOUBLE", None]],
-            [["pack"], ["total"], "bars"],
-        ),
-        ([["time", "TIMESTAMP", None], ["price", "DECIMAL(6,2)", None]], [[], ["price"], "table"]),
-    ],
-)
-def test_columns_decide_what_a_chart_can_be(person: Visit, columns: list[list[str]], expected: list[Any]) -> None:
-    plan = {"columns": [dict(zip(("name", "type", "role"), column, strict=True)) for column in columns], "window": None}
-    page = person.open()
-    layout = script(
-        page,
-        "columns.js",
-        "layoutOf",
-        "(plan) => { const { groups, measures, ...rest } = layoutOf(plan); return { ...rest, groups, measures } }",
-        plan,
-    )
-    likely = script(page, "choice.js", "likelyForm", "(layout) => likelyForm(layout, 3, 1)", layout)
-    assert [layout["groups"], layout["measures"], likely] == expected
 
 
 # what somebody chooses
@@ -233,33 +198,6 @@ def test_ten_thousand_points_are_thinned_to_what_pixels_show(rest: Rest, person:
     expect(lines(page, re.compile("latest: 0 1, 1 2$"))).to_be_visible()
     wait_until(lambda: page.evaluate("painted.points > 0"), 20, "the chart is painted")
     assert page.evaluate("painted.points") <= 2 * 4 * width["width"]
-
-
-def test_thinned_points_keep_the_first_least_greatest_and_last_of_a_pixel(person: Visit) -> None:
-    page = person.open()
-    body = "() => thinnedLine([5, 1, 9, 4, 7, 3].map((y, x) => ({ x, y })), (x) => Math.floor(x / 5)).map(({ y }) => y)"
-    assert script(page, "thinning.js", "thinnedLine", body) == [5, 1, 9, 7, 3]
-    dots = "() => thinnedDots([[0, 1], [1, 1], [2, 1]].map(([x, y]) => ({ x, y })), (x) => x >> 1, (y) => y).length"
-    assert script(page, "thinning.js", "thinnedDots", dots) == 2
-
-
-def test_the_newest_value_of_a_window_counts_and_a_retracted_one_is_gone(person: Visit) -> None:
-    rows = [
-        {"end": "2026-01-01T00:00:02Z", "k": key, "n": n, "_op": op}
-        for key, n, op in (
-            ("a", 1, "insert"),
-            ("b", 5, "insert"),
-            ("a", 1, "retract"),
-            ("a", 2, "insert"),
-            ("b", 5, "retract"),
-        )
-    ]
-    body = """(rows) => {
-      const series = new Series();
-      series.add(rows);
-      return series.of({ end: "end", groups: ["k"] }, "n", ["k"]).groups.map(({ name, points }) => [name, points[0].y]);
-    }"""
-    assert script(person.open(), "series.js", "Series", body, rows) == [["a", 2]]
 
 
 def test_an_axis_of_days_has_dates(rest: Rest, person: Visit) -> None:

@@ -12,7 +12,8 @@ export function showAnswer(answer) {
   if (answer === null) return place.replaceChildren();
   const close = el("button", { type: "button", class: "quiet", onclick: () => showAnswer(null) }, "Close");
   const graph = answer.nodes ? answer : answer.plan;
-  const holder = (node) => place.replaceChildren(el("div", { class: "answer" }, el("div", { class: "actions" }, close), node));
+  const holder = (node) =>
+    place.replaceChildren(el("div", { class: "answer" }, el("div", { class: "actions" }, close), node));
   if (graph?.nodes) {
     const view = planView(PLAN);
     holder(view.node);
@@ -22,7 +23,9 @@ export function showAnswer(answer) {
     (value) => Array.isArray(value) && value.every((each) => typeof each === "object"),
   );
   if (listed) return holder(listTable(listed));
-  return holder(el("pre", { class: "sql-text", tabindex: "0", "aria-label": "Answer" }, JSON.stringify(answer, null, 2)));
+  return holder(
+    el("pre", { class: "sql-text", tabindex: "0", "aria-label": "Answer" }, JSON.stringify(answer, null, 2)),
+  );
 }
 
 function listTable(items) {

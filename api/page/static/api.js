@@ -75,8 +75,11 @@ export async function json(method, path, options) {
 export const get = (path, options) => json("GET", path, options);
 export const post = (path, body, options) => json("POST", path, { ...options, body });
 
+const MANY_DIGITS = /\d{16}/;
+
 /** Parse JSON; an integer that a double cannot hold becomes a BigInt, where the browser can tell. */
 export function parse(text) {
+  if (!MANY_DIGITS.test(text)) return JSON.parse(text); // several times faster than with a reviver
   return JSON.parse(text, (_, value, context) =>
     typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "")
       ? BigInt(context.source)

@@ -21,7 +21,12 @@ export function chart(series, choice, of) {
   const groups = legend(MAX_LINES, (names) => choose({ groups: names }));
   const spoken = el("p", { class: "hidden", role: "status" });
   const caption = el("p", { class: "note newest" });
-  const forms = el("fieldset", { class: "forms" }, el("legend", { class: "hidden" }, "Form of the chart"), FORMS.map(formChoice));
+  const forms = el(
+    "fieldset",
+    { class: "forms" },
+    el("legend", { class: "hidden" }, "Form of the chart"),
+    FORMS.map(formChoice),
+  );
   const [measure, by] = [chooser("measure", "Measure"), chooser("by", "by")];
   const controls = el("div", { class: "choices", hidden: true }, forms, measure.node, by.node);
   const node = el("div", { class: "chart", hidden: true }, lines.node, bars.node, groups.node, caption, spoken);
@@ -36,7 +41,10 @@ export function chart(series, choice, of) {
   }
 
   function chooser(name, title) {
-    const select = el("select", { id: `chart-${name}`, onchange: () => choose({ [name]: select.value, ...cleared(name) }) });
+    const select = el("select", {
+      id: `chart-${name}`,
+      onchange: () => choose({ [name]: select.value, ...cleared(name) }),
+    });
     return { node: el("span", {}, el("label", { for: `chart-${name}` }, title), select), select };
   }
 
@@ -75,8 +83,16 @@ export function chart(series, choice, of) {
     const shape = { ...layout, groups: grouping };
     const data = measured === null ? { groups: [], windows: [] } : series.of(layout, measured, grouping);
     const possible = data.groups.length ? formsOf(shape) : ["table"];
-    const form = possible.includes(choice.form) ? choice.form : likelyForm(shape, data.groups.length, data.windows.length);
-    return { ...data, measure: measured, by: grouping, forms: possible, form: possible.includes(form) ? form : "table" };
+    const form = possible.includes(choice.form)
+      ? choice.form
+      : likelyForm(shape, data.groups.length, data.windows.length);
+    return {
+      ...data,
+      measure: measured,
+      by: grouping,
+      forms: possible,
+      form: possible.includes(form) ? form : "table",
+    };
   }
 
   function showControls() {
@@ -88,14 +104,18 @@ export function chart(series, choice, of) {
     const isChart = seen.form !== "table";
     options(measure, isChart ? layout.measures.map((name) => [name, name]) : [], seen.measure);
     const groupings = isChart ? layout.groupings(seen.measure).map((columns) => columns.join(", ")) : [];
-    options(by, groupings.map((text) => [text, text || "nothing"]), seen.by.join(", "));
+    options(
+      by,
+      groupings.map((text) => [text, text || "nothing"]),
+      seen.by.join(", "),
+    );
   }
 
   function showLines() {
     const drawn = coloured(chosenOf(seen.groups, totalOf, MAX_LINES));
     seen.drawn = drawn;
     lines.draw(drawn, layout.end !== null);
-    set(lines.node, "aria-label", `Chart of ${subject()}; latest: ${listed(drawn)}${restOf(drawn, "; ")}`);
+    lines.describe(`Chart of ${subject()}; latest: ${listed(drawn)}${restOf(drawn, "; ")}`);
     say(caption, `${periodOf(drawn)}${of}`);
     showLegend(drawn);
   }
@@ -148,7 +168,9 @@ export function chart(series, choice, of) {
   // in words
 
   function subject(number = seen.groups.length) {
-    return seen.by.length ? `${seen.measure} by ${seen.by.join(", ")}, ${plural(number, "group", "groups")}` : seen.measure;
+    return seen.by.length
+      ? `${seen.measure} by ${seen.by.join(", ")}, ${plural(number, "group", "groups")}`
+      : seen.measure;
   }
 
   const listed = (drawn) => drawn.map((group) => `${group.name} ${shown(valueOf(group))}`).join(", ");
@@ -162,15 +184,20 @@ export function chart(series, choice, of) {
     const names = new Set(othersThan(drawn, all));
     if (!names.size) return "";
     const values = all.filter(({ name }) => names.has(name)).map(valueOf);
-    const [least, most] = values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+    const [least, most] = values.reduce(
+      ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+      [Infinity, -Infinity],
+    );
     return `${before}and ${count(names.size)} more, from ${shown(least)} to ${shown(most)}`;
   }
 
   function periodOf(drawn) {
-    const points = drawn.flatMap((group) => group.points.length ? [group.points[0].x, group.points.at(-1).x] : []);
+    const points = drawn.flatMap((group) => (group.points.length ? [group.points[0].x, group.points.at(-1).x] : []));
     const [first, last] = [Math.min(...points), Math.max(...points)];
     if (layout.end === null) return "";
-    return first === last ? `Window until ${timeOf(first)}. ` : `Windows that end from ${timeOf(first)} to ${timeOf(last)}. `;
+    return first === last
+      ? `Window until ${timeOf(first)}. `
+      : `Windows that end from ${timeOf(first)} to ${timeOf(last)}. `;
   }
 
   const timeOf = (ms) => clockTime(new Date(ms).toISOString());

@@ -20,7 +20,11 @@ export function layoutOf({ columns, window }) {
   const inside = given.filter(({ role }) => !role?.startsWith("window_"));
   const time = end ?? inside.find(({ type }) => type === "TIMESTAMP")?.name ?? null;
   const isAggregated = inside.some(({ role }) => ROLES_OF_GROUPS.includes(role));
-  const groups = isAggregated ? inside.filter(({ role }) => role === "group") : end === null ? [] : likelyGroups(inside);
+  const groups = isAggregated
+    ? inside.filter(({ role }) => role === "group")
+    : end === null
+      ? []
+      : likelyGroups(inside);
   const measures = inside.filter((column) => isNumber(column) && !groups.includes(column));
   const fractions = isAggregated ? [] : measures.filter(({ type }) => FRACTION.test(type));
   const others = inside.filter(({ type }) => type !== "TIMESTAMP");

@@ -19,7 +19,9 @@ function listOfChanges(changes, nodes) {
     el(
       "ul",
       { class: "changes" },
-      newest.map((change) => el("li", {}, `${clockTime(change.at)}, ${nameOf(change)}: ${change.why}.${measured(change)}`)),
+      newest.map((change) =>
+        el("li", {}, `${clockTime(change.at)}, ${nameOf(change)}: ${change.why}.${measured(change)}`),
+      ),
     ),
   ];
 }
@@ -29,7 +31,9 @@ function measured({ measured_us_per_tuple: cost, measured_busiest_partition: par
     const [before, after] = [partition.before, partition.after].map((share) => Math.round(100 * share));
     return ` Measured: the busiest partition had ${before} % of the work before, ${after} % after.`;
   }
-  return cost.before === null || cost.after === null ? "" : ` Measured: ${cost.before} µs a row before, ${cost.after} µs after.`;
+  return cost.before === null || cost.after === null
+    ? ""
+    : ` Measured: ${cost.before} µs a row before, ${cost.after} µs after.`;
 }
 
 /** Show the whole plan in `panel`; returns what ends that. */

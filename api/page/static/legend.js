@@ -53,7 +53,11 @@ export function legend(most, pick) {
       add.dataset.of = names.join("\n");
       const further = others.length > LISTED ? `, ${count(LISTED)} of them here` : "";
       add.replaceChildren(
-        el("option", { value: "", disabled: true, selected: true }, `Draw another of ${count(others.length)}${further} …`),
+        el(
+          "option",
+          { value: "", disabled: true, selected: true },
+          `Draw another of ${count(others.length)}${further} …`,
+        ),
         ...names.map((name) => el("option", { value: name }, name)),
       );
     }

@@ -1,19 +1,21 @@
 // Groups over time on a canvas: a line for each group of windows, dots for single rows, and a cursor between them.
 
 import { canvas } from "./canvas.js";
+import { el, set } from "./dom.js";
 import { measure as shown } from "./format.js";
 import { linear, roundTicks, timeText, timeTicks } from "./scale.js";
 import { thinnedDots, thinnedLine } from "./thinning.js";
 
 const HEIGHT = 210;
-const PAD = { top: 10, right: 14, bottom: 22 };
+const PAD = { top: 10, right: 14, bottom: 22 }; // .cursor in style.css has top and bottom, too
 const TICK_GAP = 8;
 const PIXELS_A_TIME = 110;
 const LONELY_MS = 5000; // on both sides of a single time
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
 
 /**
- * Return `{node, draw(groups, joined), at(), stop()}`; groups are `{name, colour, points}`, `joined` points are of windows.
+ * Return `{node, draw(groups, joined), describe(text), at(), stop()}`; groups are `{name, colour, points}`, points that are
+ * `joined` are of windows.
  *
  * A pointer or the arrow keys choose a time, which `at()` returns, null for none; `moved(byKey)` is called when it changes.
  */
@@ -28,16 +30,23 @@ export function linesChart(moved) {
     if (picture?.width !== width) picture = pictureOf(context, groups, joined, width);
     paintGrid(context, picture, colour);
     for (const group of picture.groups) paintGroup(context, group, colour);
-    if (cursor !== null) paintCursor(context, picture.x.of(times[cursor]), colour);
+    placeCursor();
   });
-  const { node } = surface;
-  node.tabIndex = 0;
-  node.setAttribute("role", "img");
+  const line = el("div", { class: "cursor", hidden: true });
+  const node = el("div", { class: "plot" }, surface.node, line);
+  set(surface.node, "role", "img");
+  set(surface.node, "tabindex", "0");
+
+  /** Show where the cursor is; it lies above the canvas, which need not be painted for it. */
+  function placeCursor() {
+    line.hidden = cursor === null || picture === null;
+    if (!line.hidden) line.style.left = `${picture.x.of(times[cursor])}px`;
+  }
 
   function move(to, byKey) {
     if (to === cursor) return;
     cursor = to;
-    surface.paint();
+    placeCursor();
     moved(byKey);
   }
 
@@ -45,8 +54,8 @@ export function linesChart(moved) {
     if (picture) move(nearest(times, picture.x.of, event.clientX - node.getBoundingClientRect().left), false);
   });
   node.addEventListener("pointerleave", () => move(null, false));
-  node.addEventListener("blur", () => move(null, false));
-  node.addEventListener("keydown", (event) => {
+  surface.node.addEventListener("blur", () => move(null, false));
+  surface.node.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return move(null, true);
     const step = STEPS[event.key];
     if (step === undefined || !times.length) return;
@@ -65,6 +74,8 @@ export function linesChart(moved) {
       cursor = place < 0 ? null : place;
       surface.paint();
     },
+    /** Say what it shows, to those who cannot see it. */
+    describe: (text) => set(surface.node, "aria-label", text),
     at: () => (cursor === null ? null : times[cursor]),
     stop: surface.stop,
   };
@@ -85,7 +96,13 @@ function pictureOf(context, groups, joined, width) {
     of: linear(from, to, left, width - PAD.right),
     span: to - from,
   };
-  return { x, y, left, width, groups: groups.map((group) => ({ ...group, ...shapeOf(group.points, x.of, y.of, joined) })) };
+  return {
+    x,
+    y,
+    left,
+    width,
+    groups: groups.map((group) => ({ ...group, ...shapeOf(group.points, x.of, y.of, joined) })),
+  };
 }
 
 function boundsOf(points, axis) {
@@ -155,17 +172,6 @@ function circle(context, x, y, radius) {
   context.beginPath();
   context.arc(x, y, radius, 0, 2 * Math.PI);
   return context;
-}
-
-function paintCursor(context, at, colour) {
-  context.strokeStyle = colour("--muted");
-  context.lineWidth = 1;
-  context.setLineDash([3, 3]);
-  context.beginPath();
-  context.moveTo(at, PAD.top);
-  context.lineTo(at, HEIGHT - PAD.bottom);
-  context.stroke();
-  context.setLineDash([]);
 }
 
 /** Return the index of the time that lies nearest to a pixel; times are ascending. */

@@ -14,13 +14,7 @@ export function listing(name, headings, body) {
 /** Return the first cell of a row: a link with a tag beside it, and `lines` below. */
 export function nameCell(href, name, text, ...lines) {
   const link = el("a", { href, title: name }, text);
-  return el(
-    "th",
-    { scope: "row" },
-    el("span", { class: "over" }, link, " ", el("span", { class: "tag" })),
-    " ",
-    lines,
-  );
+  return el("th", { scope: "row" }, el("span", { class: "over" }, link, " ", el("span", { class: "tag" })), " ", lines);
 }
 
 /** Return a cell with a number. */

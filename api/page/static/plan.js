@@ -4,13 +4,13 @@ import { el, say, svg } from "./dom.js";
 import { count, plural, span } from "./format.js";
 import { zoomable } from "./zoom.js";
 
-const WIDTH = 190;
-const GAP = { x: 28, y: 14 };
+const WIDTH = 170;
+const GAP = { x: 26, y: 14 };
 const LINE = 17;
 const MARGIN = 8;
 const MAX_OPERATORS = 60;
 const MAX_WINDOWS = 3;
-const LONGEST = 26;
+const LONGEST = 23;
 const MAX_LINES = 3; // of one text
 const TALL = 700;
 
@@ -47,7 +47,11 @@ function pictureOf(boxes, edges, label) {
   return svg(
     "svg",
     { class: "plan", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height },
-    svg("g", { class: "links" }, edges.map((edge) => link(at.get(edge.source), at.get(edge.target)))),
+    svg(
+      "g",
+      { class: "links" },
+      edges.map((edge) => link(at.get(edge.source), at.get(edge.target))),
+    ),
     boxes.map(drawn),
   );
 }
@@ -179,8 +183,9 @@ function drawn({ node, texts, lines, x, y, height }) {
 
 const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
 
+/** Return the line between two nodes: it keeps its height up to the gap before its target, so that it crosses no other. */
 function link(from, to) {
   const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + from.height / 2, to.x, to.y + to.height / 2];
-  const bend = (x2 - x1) / 2;
-  return svg("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
+  const [begin, middle] = [Math.max(x1, x2 - GAP.x), Math.max(x1, x2 - GAP.x / 2)];
+  return svg("path", { d: `M${x1} ${y1}H${begin}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` });
 }

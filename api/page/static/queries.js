@@ -164,7 +164,10 @@ function update(node, query, sharers, trend) {
   const [head, state, rows, latency, line, sharing] = node.children;
   const [over, sql] = head.children;
   const tag = over.lastElementChild;
-  say(tag, [query.name ? query.id : null, query.subquery ? "subquery" : null, query.tenant].filter(Boolean).join(" · "));
+  say(
+    tag,
+    [query.name ? query.id : null, query.subquery ? "subquery" : null, query.tenant].filter(Boolean).join(" · "),
+  );
   tag.hidden = tag.textContent === "";
   say(sql, query.sql.replace(/\s+/g, " "));
   set(sql, "title", query.sql);
@@ -175,6 +178,8 @@ function update(node, query, sharers, trend) {
   say(rows, count(query.rows_out));
   say(latency, duration(query.event_time_latency_seconds));
   draw(line.firstElementChild, trend);
-  const together = ["RUNNING", "CATCHING_UP", "DRAINING"].includes(query.state) ? sharers.get(query.operator) : undefined;
+  const together = ["RUNNING", "CATCHING_UP", "DRAINING"].includes(query.state)
+    ? sharers.get(query.operator)
+    : undefined;
   say(sharing, together === undefined ? "–" : count(Math.max(0, together - 1)));
 }

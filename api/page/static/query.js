@@ -1,6 +1,8 @@
 // One query: its figures, its rows, its plan, and its end.
 
 import { get, json, post, problemOrAway } from "./api.js";
+import { Choice } from "./choice.js";
+import { layoutOf } from "./columns.js";
 import { confirmed } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, say, set } from "./dom.js";
@@ -8,8 +10,6 @@ import { clockTime, count, duration, stateOf } from "./format.js";
 import { operatorText, planView } from "./plan.js";
 import { every, refreshAll } from "./poll.js";
 import { tabs } from "./tabs.js";
-import { Choice } from "./choice.js";
-import { layoutOf } from "./columns.js";
 import { watch } from "./watch.js";
 
 const ENDED = ["RETIRED", "FINISHED", "FAILED"];
@@ -101,7 +101,10 @@ export function showQuery(panel, id, parameters, { can, edit, announce }) {
 
   function render() {
     say(title, query.name ?? query.id);
-    say(tag, [query.name ? query.id : null, query.subquery ? "subquery" : null, query.tenant].filter(Boolean).join(" · "));
+    say(
+      tag,
+      [query.name ? query.id : null, query.subquery ? "subquery" : null, query.tenant].filter(Boolean).join(" · "),
+    );
     tag.hidden = tag.textContent === "";
     say(state, stateOf(query));
     set(state, "data-state", query.state.toLowerCase());
@@ -130,7 +133,8 @@ export function showQuery(panel, id, parameters, { can, edit, announce }) {
   // its plan, and all else
 
   function showPlan() {
-    const nodes = plan.nodes.map((node) => ({ ...node, notes: notesOf(node) }));
+    const nameOf = (node) => node.name ?? (node.kind === "query" ? plan.name : null);
+    const nodes = plan.nodes.map((node) => ({ ...node, name: nameOf(node), notes: notesOf(node) }));
     const words = [
       plan.why,
       plan.evaluation?.why ? `Evaluation by ${plan.evaluation.form}: ${plan.evaluation.why}.` : null,

@@ -59,7 +59,8 @@ export function shown({ queries, can, edit, announce, emptied }) {
 
   function bringIntoView() {
     const { top } = panel.getBoundingClientRect();
-    if (top > (ONE_COLUMN.matches ? MAX_ABOVE * innerHeight : innerHeight - MAX_BELOW)) panel.scrollIntoView({ block: "start" });
+    if (top > (ONE_COLUMN.matches ? MAX_ABOVE * innerHeight : innerHeight - MAX_BELOW))
+      panel.scrollIntoView({ block: "start" });
   }
 
   addEventListener("hashchange", route);

@@ -4,15 +4,21 @@ import { el, say, set } from "./dom.js";
 
 const STEP = 1.25;
 const [SMALLEST, LARGEST] = [0.1, 4];
-const READABLE = 0.65; // a picture is not made smaller than this by itself
-const KEYS = { "+": (view) => view.by(STEP), "=": (view) => view.by(STEP), "-": (view) => view.by(1 / STEP), 0: (view) => view.fit() };
+const READABLE = 0.55; // a picture is not made smaller than this by itself
+const KEYS = {
+  "+": (view) => view.by(STEP),
+  "=": (view) => view.by(STEP),
+  "-": (view) => view.by(1 / STEP),
+  0: (view) => view.fit(),
+};
 
 /** Return `{node, show(picture, label)}`: a picture (SVG with width and height), as wide as its place where one can read it so. */
 export function zoomable(label) {
   const scroll = el("div", { class: "scroll plan-scroll", role: "group", "aria-label": label, tabindex: "0" });
   const percent = el("span", { role: "status" });
   const view = { by: (factor) => zoom(factor), fit: () => fit() };
-  const button = (text, name, act) => el("button", { type: "button", class: "quiet", "aria-label": name, title: name, onclick: act }, text);
+  const button = (text, name, act) =>
+    el("button", { type: "button", class: "quiet", "aria-label": name, title: name, onclick: act }, text);
   const controls = el(
     "div",
     { class: "zoom", role: "group", "aria-label": "Size of the plan" },
