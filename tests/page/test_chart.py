@@ -130,7 +130,7 @@ def test_the_address_keeps_form_measure_and_groups(rest: Rest, browser: Browser,
     page.get_by_label("Measure").select_option("n")
     expect(lines(page, re.compile("^Chart of n by pack, 30 groups"))).to_be_visible()
     page.get_by_role("button", name="0", exact=True).press("Enter")
-    page.get_by_label("Draw a further group").select_option("17")
+    page.get_by_label("Pick a group").select_option("17")
     label = "Chart of n by pack, 30 groups; latest: 0 1, 17 1; and 28 more, from 1 to 1"
     expect(lines(page, label)).to_be_visible()
     assert page.url.endswith(f"#/queries/{query['id']}?form=lines&measure=n&group=0&group=17")

@@ -310,6 +310,13 @@ def test_a_stream_that_has_ended_shows_no_watermark(rest: Rest, person: Visit) -
     expect(page.locator("#shown .facts")).to_contain_text("Watermark\nended", use_inner_text=True)
 
 
+def test_a_query_is_opened_by_its_name_too(rest: Rest, person: Visit) -> None:
+    rest.query(ALL, name="over all")
+    page = person.open("#/queries/over%20all")
+    expect(page.get_by_role("heading", name="over all")).to_be_visible()
+    expect(page.get_by_role("link", name="over all")).to_have_attribute("aria-current", "true")
+
+
 def test_a_query_that_is_not_there_says_so(person: Visit) -> None:
     page = person.open("#/queries/q-99")
     expect(page.get_by_role("alert")).to_contain_text("q-99")

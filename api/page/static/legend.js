@@ -1,7 +1,7 @@
 // The groups of a chart with their values, and which of them were picked to be drawn alone.
 
 import { el, keyed, say, set } from "./dom.js";
-import { count, measure as shown } from "./format.js";
+import { count, measure as shown, plural } from "./format.js";
 
 const LISTED = 500;
 
@@ -9,7 +9,7 @@ const LISTED = 500;
 export function legend(most, pick) {
   const list = el("ul", { class: "legend" });
   const rest = el("span", { class: "rest" });
-  const add = el("select", { id: "chart-add", "aria-label": "Draw a further group", onchange: added });
+  const add = el("select", { id: "chart-add", "aria-label": "Pick a group", onchange: added });
   const all = el("button", { type: "button", class: "quiet", onclick: () => pick([]) }, "The greatest again");
   const node = el("div", { class: "groups" }, list, rest, add, all);
   let picked = [];
@@ -51,12 +51,12 @@ export function legend(most, pick) {
     add.hidden = names.length === 0 || picked.length >= most;
     if (document.activeElement !== add && add.dataset.of !== names.join("\n")) {
       add.dataset.of = names.join("\n");
-      const further = others.length > LISTED ? `, ${count(LISTED)} of them here` : "";
+      const listed = others.length > LISTED ? `, of which ${count(LISTED)} are here` : "";
       add.replaceChildren(
         el(
           "option",
           { value: "", disabled: true, selected: true },
-          `Draw another of ${count(others.length)}${further} …`,
+          `Pick of ${plural(others.length, "other", "others")}${listed} …`,
         ),
         ...names.map((name) => el("option", { value: name }, name)),
       );

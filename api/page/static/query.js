@@ -16,9 +16,9 @@ const ENDED = ["RETIRED", "FINISHED", "FAILED"];
 
 /**
  * Show a query in `panel`; returns what ends that. `parameters` of the address say how its rows are looked at, `can` tells
- * which calls there are, `edit(sql)` takes its SQL.
+ * which calls there are, `edit(sql)` takes its SQL, `known(id)` is told its id, which the address may not have.
  */
-export function showQuery(panel, id, parameters, { can, edit, announce }) {
+export function showQuery(panel, id, parameters, { can, edit, announce, known }) {
   const title = el("h2", { id: "shown-title" }, id);
   const state = el("span", { class: "state", hidden: true });
   const tag = el("span", { class: "tag" });
@@ -66,6 +66,8 @@ export function showQuery(panel, id, parameters, { can, edit, announce }) {
     try {
       const now = await get(`/queries/${encodeURIComponent(id)}`);
       if (query && query.state !== now.state) announce(`Query ${now.name ?? now.id} is ${now.state}.`);
+      if (poll.stopped) return; // something else is shown by now
+      if (!query) known(now.id);
       query = now;
       render();
       if (ENDED.includes(now.state)) poll.stop();

@@ -52,7 +52,8 @@ export function shown({ queries, can, edit, announce, emptied }) {
 
   function show(kind, name, parameters) {
     if (kind === "plan") return showEverything(panel);
-    if (kind === "queries" && name) return showQuery(panel, name, parameters, { can, edit, announce });
+    if (kind === "queries" && name)
+      return showQuery(panel, name, parameters, { can, edit, announce, known: queries.select });
     if (kind === "streams" && name) return showStream(panel, name, { announce });
     return null;
   }
