@@ -85,6 +85,30 @@ def test_waiting_ends_when_the_time_is_up(rest: Rest) -> None:
     assert response.elapsed.total_seconds() >= 0.2
 
 
+def test_a_plan_tells_in_sql_what_divides_rows_and_what_their_columns_are(rest: Rest) -> None:
+    kind = "CASE WHEN pack > 3 THEN 'dear' ELSE 'cheap' END"
+    sql = (
+        f"SELECT {kind} AS kind, UPPER(note) AS shout, SUM(user_id) AS total, COUNT(*) + 1 AS more, AVG(price) AS mean"
+        f" FROM purchases [RANGE 8 SECONDS] GROUP BY {kind}, note"
+    )
+    plan = rest.get(f"/queries/{rest.query(sql)['id']}/plan")
+    assert plan["partitioned_by"] == [kind, "note"]
+    assert f"partitioned by {kind}, note share" in plan["why"]
+    assert {column["name"]: column["role"] for column in plan["columns"]} == {
+        "window_start": "window_start",
+        "window_end": "window_end",
+        "kind": "group",
+        "shout": "group",
+        "total": "sum",
+        "more": "aggregate",
+        "mean": "aggregate",
+        "_partial": None,
+    }
+    assert rest.post("/queries/validate", {"sql": sql}, 200)["columns"] == plan["columns"]
+    rows = rest.get(f"/queries/{rest.query(ALL)['id']}/plan")["columns"]
+    assert {column["role"] for column in rows} == {None}
+
+
 def test_validate_changes_nothing_and_tells_with_whom_a_query_shares(rest: Rest) -> None:
     query = rest.query(SUMS, name="sums")
     before = rest.everything()
