@@ -17,7 +17,7 @@ define step
 endef
 
 .PHONY: chaos check help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
-	bench-control bench-kafka bench-push bench-replays bench-levels soak first-mark picture drawing settings metrics client-wheel clean
+	bench-control bench-kafka bench-push bench-replays bench-levels soak first-mark picture recording drawing settings metrics client-wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -116,6 +116,9 @@ bench-levels: setup ## what queries over queries take beside those over streams;
 
 picture: setup ## take the picture of the page that the documents show
 	@$(PY) -m tests.page.picture
+
+recording: setup ## record the session of the shell that the documents show
+	@$(PY) -m tests.api.cli.recording
 
 drawing: ## draw the way of rows and queries that the documents show
 	@$(PY) -m docs.drawing
