@@ -147,7 +147,8 @@ GRAPH: Json = {
     "nodes": [{"id": "stream:s-1", "kind": "stream", "name": "purchases"}],
     "edges": [{"source": "stream:s-1", "target": "selection:s-1"}],
 }
-EXPLAINED: Json = EXECUTION | {"columns": [{"name": "price", "type": "DOUBLE"}], "plan": GRAPH}
+COLUMNS = [{"name": "price", "type": "DOUBLE", "role": None}]
+EXPLAINED: Json = EXECUTION | {"columns": COLUMNS, "plan": GRAPH}
 TENANT: Json = {
     "name": "shop",
     "quotas": {

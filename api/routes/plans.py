@@ -19,7 +19,12 @@ from braid.sources.core.errors import TooLarge
 router = APIRouter(tags=["plan"])
 DOT = "text/vnd.graphviz"
 Form = Annotated[Literal["json", "dot"], Query(description="`dot`: Graphviz' language.")]
-_QUERY_PLAN = {"id": "q-1", "name": "expensive", "state": "RUNNING"} | documents.EXECUTION | documents.GRAPH
+_QUERY_PLAN = (
+    {"id": "q-1", "name": "expensive", "state": "RUNNING"}
+    | documents.EXECUTION
+    | documents.GRAPH
+    | {"columns": documents.COLUMNS}
+)
 _EXECUTORS = {
     "now": 1,
     "wanted": 2,

@@ -214,19 +214,24 @@ class HowQueryRuns(TypedDict):
     join_order: JoinOrder | None
 
 
+class ResultColumn(TypedDict):
+    """A column of a query's rows."""
+
+    name: str
+    type: str
+    role: Annotated[
+        Literal["window_start", "window_end", "group", "sum", "aggregate"] | None,
+        Field(description="`sum` adds up over groups, `group` depends on GROUP BY alone; null where rows are single"),
+    ]
+
+
 class QueryPlan(HowQueryRuns, Graph):
     """How a query runs and with which others it shares."""
 
     id: str
     name: str | None
     state: QueryState
-
-
-class ResultColumn(TypedDict):
-    """A column of a query's rows."""
-
-    name: str
-    type: str
+    columns: list[ResultColumn]
 
 
 class ExplainedQuery(HowQueryRuns):

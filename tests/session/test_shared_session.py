@@ -597,18 +597,18 @@ def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Drive
     assert answer["window"]["size_seconds"] == 8
     assert answer["predicate_columns"] == ["price"]
     assert answer["columns"] == [
-        {"name": "window_start", "type": "TIMESTAMP"},
-        {"name": "window_end", "type": "TIMESTAMP"},
-        {"name": "gem_pack", "type": "INT"},
-        {"name": "revenue", "type": "DOUBLE"},
-        {"name": "_partial", "type": "BOOLEAN"},
+        {"name": "window_start", "type": "TIMESTAMP", "role": "window_start"},
+        {"name": "window_end", "type": "TIMESTAMP", "role": "window_end"},
+        {"name": "gem_pack", "type": "INT", "role": "group"},
+        {"name": "revenue", "type": "DOUBLE", "role": "sum"},
+        {"name": "_partial", "type": "BOOLEAN", "role": None},
     ]
     changes = driver.session.queries.validate([QueryRequest(f"{REVENUE} EMIT STREAM")])[0]
     assert changes["columns"] == [
         *answer["columns"],
-        {"name": "_op", "type": "VARCHAR"},
-        {"name": "_ptime", "type": "TIMESTAMP"},
-        {"name": "_ver", "type": "BIGINT"},
+        {"name": "_op", "type": "VARCHAR", "role": None},
+        {"name": "_ptime", "type": "TIMESTAMP", "role": None},
+        {"name": "_ver", "type": "BIGINT", "role": None},
     ]
     assert driver.observed() == before
 
