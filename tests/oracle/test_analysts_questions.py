@@ -1,6 +1,7 @@
 """What an analyst asks of a year of flights, as a new user would write it: every row against DuckDB's.
 
-The data are those of :mod:`tests.oracle.test_flights`, with the weather and the airlines of the same package.
+The data are those of :mod:`tests.oracle.test_flights`, with the weather and the airlines of the same package. The
+weather of a month is sorted by airport, so its times go back by a month.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.service, pytest.mark.long]
 FLIGHTS = """CREATE STREAM {} (month INT, dep_time INT, dep_delay DOUBLE, arr_delay DOUBLE, carrier VARCHAR, flight INT,
     tailnum VARCHAR, origin VARCHAR, dest VARCHAR, distance INT, time_hour TIMESTAMP LATENESS INTERVAL '1' DAY)
     WITH (connector = 'file', format = 'csv', path = '{}', bounded = 'true')"""
-WEATHER = """CREATE STREAM {} (origin VARCHAR, wind_speed DOUBLE, time_hour TIMESTAMP LATENESS INTERVAL '30' DAY)
+WEATHER = """CREATE STREAM {} (origin VARCHAR, wind_speed DOUBLE, time_hour TIMESTAMP LATENESS INTERVAL '31' DAY)
     WITH (connector = 'file', format = 'csv', path = '{}', bounded = 'true')"""
 AIRLINES = "CREATE TABLE {} (carrier VARCHAR, name VARCHAR) WITH (connector = 'file', path = '{}', format = 'csv')"
 DAY = "date_trunc('day', time_hour) AS window_start"
