@@ -6,186 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Request, Route, expect
+from playwright.sync_api import Browser, Request, expect
 
 from braid.operators.event_times import ENDED
-from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest, tuple_at
+from tests.api.rest import ALL, SUMS, Rest, open_rest
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
 from tests.page.rows import START, column, select, sums, url
 from tests.router.batches import SECOND
 
 KEY = "the admin key of the page"
-FACE = "\N{GRINNING FACE}"  # one code point, two units of a browser's texts
-COLUMNS = ["user_id", "pack", "price", "amount", "note", "day", "gift", "time"]
-
-
-# rows
-
-
-def test_rows_are_whole_and_never_markup(rest: Rest, person: Visit) -> None:
-    query = rest.query(ALL)
-    markup = "<img src=x onerror=\"document.title='broken'\">"
-    rest.select([tuple_at(START, user_id=2**62 + 1, price=0.1, note=markup, gift=False)], [query["slot"]])
-    page = person.open(f"#/queries/{query['id']}")
-    row = page.locator("table.rows tbody tr")
-    expect(row).to_have_count(1)
-    shown = dict(zip(COLUMNS, row.locator("td").all_inner_texts(), strict=True))
-    assert shown["user_id"] == str(2**62 + 1), "no digit is lost"
-    assert (shown["note"], shown["price"], shown["gift"], shown["day"]) == (markup, "0.1", "false", "NULL")
-    assert shown["time"] == "2026-09-21 14:13:20"
-    assert page.title() == "Braid"
-
-
-def test_the_newest_rows_are_on_top_and_come_by_themselves(rest: Rest, person: Visit) -> None:
-    query = rest.query(ALL, name="everything")
-    select(rest, query, range(1000))
-    page = person.open(f"#/queries/{query['id']}")
-    expect(page.get_by_role("heading", name="everything")).to_be_visible()
-    wait_until(lambda: column(page, "user_id")[:2] == ["999", "998"], 20, "the newest are on top")
-    assert len(column(page, "user_id")) == 200, "not a thousand"
-    expect(page.get_by_text("The newest 200 rows; “braid results” has all that are kept.")).to_be_visible()
-    select(rest, query, range(1000, 1003))
-    wait_until(lambda: column(page, "user_id")[:4] == ["1002", "1001", "1000", "999"], 20, "more rows came")
-    assert len(set(column(page, "user_id"))) == 200, "each row once"
-
-
-def test_more_rows_than_one_can_watch_are_not_all_read(rest: Rest, person: Visit) -> None:
-    query = rest.query(ALL)
-    select(rest, query, range(1))
-    page = person.open(f"#/queries/{query['id']}")
-    wait_until(lambda: column(page, "user_id") == ["0"], 20, "the first row is there")
-    expect(page.get_by_text("The newest 200 rows")).to_be_hidden()
-    select(rest, query, range(1, 30_000))
-    expect(page.get_by_text("More rows than one can watch")).to_be_visible()
-    wait_until(lambda: column(page, "user_id")[:1] == ["29999"], 20, "the newest are shown")
-
-
-def test_what_is_held_stands_still(rest: Rest, person: Visit) -> None:
-    query = rest.query(ALL)
-    select(rest, query, range(3))
-    page = person.open(f"#/queries/{query['id']}")
-    wait_until(lambda: column(page, "user_id") == ["2", "1", "0"], 20, "rows are there")
-    page.get_by_role("button", name="Hold").click()
-    select(rest, query, range(3, 5))
-    expect(page.locator("#shown .facts")).to_contain_text("Rows\n5", use_inner_text=True)
-    assert column(page, "user_id") == ["2", "1", "0"]
-    page.get_by_role("button", name="Go on").click()
-    wait_until(lambda: column(page, "user_id") == ["4", "3", "2", "1", "0"], 20, "it has caught up")
-
-
-def test_rows_that_are_wider_than_their_table_say_that_it_can_be_scrolled(browser: Browser, rest: Rest) -> None:
-    narrow = rest.query("SELECT user_id FROM purchases")
-    wide = rest.query(ALL)
-    rest.select([tuple_at(START, user_id=1, note="a text of some length")], [narrow["slot"], wide["slot"]])
-    with visit(browser, url(rest), NARROW) as person:
-        page = person.open(f"#/queries/{narrow['id']}")
-        expect(page.locator("table.rows tbody tr")).to_have_count(1)
-        hint = page.get_by_text("More columns on the right: scroll the table sideways.")
-        expect(hint).to_be_hidden()
-        page = person.open(f"#/queries/{wide['id']}")
-        expect(hint).to_be_visible()
-
-
-# writing SQL
-
-
-def test_an_error_is_marked_where_it_is_until_it_is_mended(person: Visit) -> None:
-    page = person.open()
-    editor = page.get_by_role("textbox", name="SQL")
-    editor.fill(f"SELECT '{4 * FACE}' AS a,\n  prise\nFROM purchases")
-    marked = page.locator("#colours mark")
-    expect(marked).to_have_text("prise")
-    expect(page.get_by_role("status").filter(has_text="Did you mean 'price'?")).to_be_visible()
-    expect(editor).to_have_attribute("aria-invalid", "true")
-    page.get_by_role("button", name="Line 2, column 3").click()
-    expect(editor).to_be_focused()
-    page.keyboard.press("Delete")
-    assert editor.input_value().split("\n")[1] == "  rise", "the caret was before the word"
-    editor.fill("SELECT user_id, price FROM purchases WHERE")
-    expect(page.locator("#verdict")).to_contain_text("Expected an expression")
-    expect(page.locator("#colours mark")).to_have_count(1)
-    editor.fill("SELECT user_id, price FROM purchases WHERE price > 3")
-    expect(page.locator("#verdict")).to_contain_text("Columns: user_id, price.")
-    expect(editor).not_to_have_attribute("aria-invalid", "true")
-    expect(marked).to_have_count(0)
-    assert person.refused, "the service refused what was wrong"
-
-
-def test_what_was_judged_late_does_not_count(person: Visit) -> None:
-    page = person.open()
-    held: list[Route] = []
-    over: list[Request] = []
-    for event in ("requestfinished", "requestfailed"):
-        page.on(event, lambda request: over.append(request) if "validate" in request.url else None)
-    page.route("**/queries/validate", lambda route: held.append(route) if not held else route.continue_())
-    editor = page.get_by_role("textbox", name="SQL")
-    editor.fill("SELECT nothing FROM purchases")
-    wait_until(lambda: page.evaluate("1") and held, 10, "the first text is being judged")
-    editor.fill("SELECT price FROM purchases")
-    expect(page.locator("#verdict")).to_contain_text("Columns: price.")
-    held[0].continue_()
-    wait_until(lambda: page.evaluate("1") and len(over) == 2, 20, "both texts are judged, or nobody waits for it")
-    page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")
-    expect(page.locator("#verdict")).to_contain_text("Columns: price.")
-
-
-def test_statements_answer_below_the_editor(rest: Rest, person: Visit) -> None:
-    rest.query(ALL, name="everything")
-    page = person.open()
-    editor = page.get_by_role("textbox", name="SQL")
-
-    def run(sql: str) -> None:
-        editor.fill(sql)
-        page.keyboard.press("Control+Enter")
-
-    run("SHOW QUERIES")
-    expect(page.locator("#answer table")).to_contain_text("everything")
-    run("EXPLAIN SELECT pack, COUNT(*) AS n FROM purchases [RANGE 1 MINUTE] GROUP BY pack")
-    expect(page.get_by_role("img", name="Plan of the statement")).to_contain_text("aggregation")
-    run("DROP STREAM purchases")
-    expect(page.locator("#verdict")).to_contain_text("Cannot drop stream 'purchases': query")
-    expect(page.locator("#verdict")).to_have_attribute("data-kind", "bad")
-    run("CREATE STREAM taps (volts DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push')")
-    expect(page.locator("#verdict")).to_contain_text("Stream taps is declared.")
-    expect(page.get_by_role("heading", name="taps")).to_be_visible()
-    assert page.url.endswith("#/streams/taps")
-
-
-def test_examples_are_made_of_the_streams_that_are_there(rest: Rest, person: Visit) -> None:
-    rest.client.delete("/streams/purchases")
-    rest.stream(
-        "CREATE STREAM taps (device VARCHAR, volts DECIMAL(6,2), at TIMESTAMP LATENESS INTERVAL '0' SECOND)"
-        " WITH (connector = 'push')"
-    )
-    page = person.open()
-    examples = page.get_by_role("group", name="Examples").get_by_role("button")
-    expect(examples.first).to_have_text("Single rows")
-    for title in examples.all_inner_texts()[:-1]:
-        page.get_by_role("button", name=title).click()
-        expect(page.locator("#verdict")).to_contain_text("Columns:")
-        page.get_by_role("textbox", name="SQL").fill("")
-    assert not person.refused
-
-
-def test_examples_use_a_stream_that_has_rows(rest: Rest, person: Visit) -> None:
-    for name in ("taps", "clicks"):
-        rest.stream(STREAM.replace("purchases", name))
-    page = person.open()
-    example = page.get_by_role("button", name="Per window")
-    expect(example).to_have_attribute("title", re.compile("FROM purchases"))
-
-    def came(name: str, tuples: int) -> None:
-        definition = rest.service.session.streams.definition(name)
-        rest.commit(streams={definition.id: {"tuples": tuples, "late": 0, "malformed": 0, "bytes": 1, "offsets": {}}})
-
-    came("taps", 5)
-    expect(example).to_have_attribute("title", re.compile("FROM taps"))
-    came("clicks", 1)
-    expect(example).to_have_attribute("title", re.compile("FROM clicks"))
-
-
-# streams
 
 
 def test_a_stream_that_cannot_be_read_says_why(rest: Rest, person: Visit) -> None:
@@ -232,9 +62,6 @@ def test_a_stream_in_use_is_not_dropped_and_one_that_is_not_goes(rest: Rest, per
     assert rest.get("/streams")["streams"] == []
 
 
-# tables
-
-
 def test_static_tables_are_listed_and_read_anew(
     rest: Rest, person: Visit, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -255,39 +82,12 @@ def test_static_tables_are_listed_and_read_anew(
     expect(panel.get_by_role("alert")).to_contain_text("must be")
 
 
-# queries
-
-
 def test_a_failed_query_says_why(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     rest.commit(failures={query["id"]: "division by a fish"})
     page = person.open(f"#/queries/{query['id']}")
     expect(page.locator("#shown .problem").first).to_have_text("division by a fish")
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
-
-
-def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
-    query = rest.query(ALL)
-    page = person.open(f"#/queries/{query['id']}")
-    waiting = page.locator(".rows-scroll .empty")
-    expect(waiting).to_have_text("No row yet. No row of stream purchases has been read yet.")
-    select(rest, query, range(1))
-    expect(waiting).to_be_hidden()
-
-
-def test_rows_that_are_on_their_way_are_loading_and_rows_that_are_gone_are_told(rest: Rest, person: Visit) -> None:
-    query = rest.query(ALL)
-    select(rest, query, range(3))
-    held: list[Route] = []
-    person.page.route("**/results/stream*", lambda route: held.append(route))
-    page = person.open(f"#/queries/{query['id']}")
-    waiting = page.locator(".rows-scroll .empty")
-    expect(page.locator("#shown .facts")).to_contain_text("Rows\n3", use_inner_text=True)
-    expect(waiting).to_have_text("Loading…")
-    page.route("**/results?limit=1", lambda route: route.fulfill(json={"rows": [], "cursor": "", "end": False}))
-    expect(waiting).to_have_text("None of its 3 rows is kept any more.")
-    held[0].continue_()
-    expect(waiting).to_be_hidden()
 
 
 def test_recorded_data_is_not_behind(rest: Rest, person: Visit) -> None:
@@ -354,9 +154,6 @@ def test_a_query_is_paused_and_goes_on(rest: Rest, person: Visit) -> None:
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
 
 
-# the key
-
-
 def test_a_key_is_asked_for_kept_for_the_tab_and_sent_with_everything(tmp_path: Path, browser: Browser) -> None:
     with (
         open_rest(tmp_path, access="on", admin_key=KEY) as rest,
@@ -415,9 +212,6 @@ def test_a_key_that_may_only_read_sees_its_own_and_is_told_what_it_may_not(tmp_p
         page.keyboard.press("Control+Enter")
         expect(page.locator("#verdict")).to_have_attribute("data-kind", "bad")
         expect(page.locator("#verdict")).to_contain_text("write")
-
-
-# for everybody
 
 
 def test_on_a_narrow_window_the_query_that_was_chosen_comes_into_view(rest: Rest, browser: Browser) -> None:

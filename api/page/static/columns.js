@@ -34,7 +34,7 @@ export function layoutOf({ columns, window }) {
     groups: names(groups),
     measures: names([...fractions, ...measures.filter((column) => !fractions.includes(column))]),
     isSession: window?.kind === "session",
-    /** Return by which columns a measure can be told apart, the likeliest first; `[]` is by nothing. */
+    /** Return the groupings that a measure can have, the likeliest first; `[]` is by nothing. */
     groupings(measure) {
       if (end === null) return [[], ...others.filter(({ name }) => name !== measure).map(({ name }) => [name])];
       const isSum = columns.some(({ name, role }) => name === measure && role === "sum");

@@ -16,7 +16,7 @@ const ENDED = ["RETIRED", "FINISHED", "FAILED"];
 
 /**
  * Show a query in `panel`; returns what ends that. `parameters` of the address say how its rows are looked at, `can` tells
- * which calls there are, `edit(sql)` takes its SQL, `known(id)` is told its id, which the address may not have.
+ * which calls there are, `edit(sql)` takes its SQL, `known(id)` gets its id, which the address may not have.
  */
 export function showQuery(panel, id, parameters, { can, edit, announce, known }) {
   const title = el("h2", { id: "shown-title" }, id);
