@@ -20,7 +20,7 @@ from tests.kit.waiting import wait_until
 from tests.kit.webhook import receiving
 
 PAGE = (TOP / "docs" / "cookbook.md").read_text(encoding="utf-8")
-_, CSV, TOPIC, FRAME = PAGE.split("\n## ")
+_, CSV, FILES, TOPIC, FRAME = PAGE.split("\n## ")
 
 
 def blocks(recipe: str, language: str) -> list[str]:
@@ -39,13 +39,18 @@ def run_commands(recipe: str, service: RunningService, folder: Path, addresses: 
 def _nothing_stays(api: Api) -> Iterator[None]:
     yield
     for declared in api.call("GET", "/streams", 200)["streams"]:
-        if declared["name"] in ("shop", "orders", "taps"):
+        if declared["name"] in ("shop", "departures", "orders", "taps"):
             api.call("DELETE", f"/streams/{declared['name']}?cascade=true", 204)
 
 
 @pytest.mark.service
 def test_answers_of_a_csv(service: RunningService, tmp_path: Path) -> None:
     run_commands(CSV, service, tmp_path, {})
+
+
+@pytest.mark.service
+def test_a_year_of_a_folder(service: RunningService, tmp_path: Path) -> None:
+    run_commands(FILES, service, tmp_path, {})
 
 
 @pytest.mark.service

@@ -78,11 +78,12 @@ export function follow(id, { tail, maxPerSecond, onRows, onState }) {
       }
       if (rows.length) onRows(rows);
       seen += rows.length;
-      if (performance.now() - since > 1000) [seen, since] = [Math.min(seen, 0), performance.now()];
-      else if (seen > maxPerSecond) {
+      const seconds = (performance.now() - since) / 1000;
+      if (seen > maxPerSecond * Math.max(1, seconds)) {
         last = null;
         return "sampled";
       }
+      if (seconds > 1) [seen, since] = [Math.min(seen, 0), performance.now()];
     }
     return "away";
   }
