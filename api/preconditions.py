@@ -21,7 +21,7 @@ from braid.sources.core.storage import Storage
 LOCK_FILE = "service.lock"
 HOME_FILE = "home.json"
 # the number rises with each change after which a version cannot read what the one before wrote
-FORMAT_FILE, FORMAT = "format.json", 3
+FORMAT_FILE, FORMAT = "format.json", 4
 _WRITTEN_FIRST = ("requests", "changelogs")
 OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)

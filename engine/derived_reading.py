@@ -56,7 +56,7 @@ class DerivedRows:
 
         NotReady where some are gone.
         """
-        query_id, query = behind(definition)[number]
+        query_id, query = next((each.id, each.query) for each in behind(definition) if each.number == number)
         timed = with_time(query)
         past = self._past(definition, number, start, min(end, FIRST)) if start < FIRST else []
         for given in (*past, *self._given(query_id, max(start, FIRST), end, is_replay(definition.id))):

@@ -3,13 +3,13 @@
 A replay of a derived stream reads rows of batches that knew nothing of it. The session finds out which these are, once
 the first batch that has the stream is over, and writes them down for the planner and the tasks: of each query behind
 the stream the batches with rows of it, in order, the slot that it had there, and how many rows there are. The last of
-them has the number before :data:`braid.sources.core.derived.FIRST`.
+them has the number before :data:`braid.sources.core.derived.FIRST`. Queries that were replaced before have no past.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -35,11 +35,11 @@ def _path(stream_id: str) -> str:
     return f"{FOLDER}/{stream_id}.json"
 
 
-def write_past(storage: Storage, stream_id: str, partitions: Sequence[Mapping[str, Any]]) -> None:
+def write_past(storage: Storage, stream_id: str, partitions: Mapping[str, Mapping[str, Any] | None]) -> None:
     """Write down the past of a replay: by partition ``deployments`` (slot and ``active_from`` each), and ``batches``
-    (number, deployment and count of rows each).
+    (number, deployment and count of rows each); None for one without a past.
     """
-    storage.put_json(_path(stream_id), {"partitions": list(partitions)})
+    storage.put_json(_path(stream_id), {"partitions": dict(partitions)})
 
 
 def has_past(storage: Storage, stream_id: str) -> bool:
@@ -54,17 +54,24 @@ def remove_past(storage: Storage, known: set[str]) -> None:
             storage.delete(f"{FOLDER}/{name}")
 
 
-def past_of(storage: Storage, stream_id: str) -> dict[str, int] | None:
-    """Return the number of the oldest row of each partition; None while that is not known."""
+def past_of(storage: Storage, stream_id: str, reached: Mapping[str, int]) -> dict[str, int] | None:
+    """Return the number of the oldest row of each partition; None while that is not known.
+
+    A partition without a past begins where its origin has ``reached``.
+    """
     if not has_past(storage, stream_id):
         return None
-    return {str(number): firsts[0] for number, (_, firsts) in enumerate(_read(storage.uri, stream_id))}
+    past = _read(storage.uri, stream_id)
+    return {number: reached.get(number, FIRST) if each is None else each[1][0] for number, each in past.items()}
 
 
 def read_past(storage: Storage, stream_id: str, partition: int, start: int, end: int) -> Iterator[PastBatch]:
     """Yield the batches that gave rows ``[start, end)``, in order."""
-    partitions, firsts = _read(storage.uri, stream_id)[partition]
-    batches, deployments = partitions["batches"], partitions["deployments"]
+    found = _read(storage.uri, stream_id).get(str(partition))
+    if found is None:
+        return
+    past, firsts = found
+    batches, deployments = past["batches"], past["deployments"]
     for at in range(bisect_right(firsts, start) - 1, len(batches)):
         if firsts[at] >= end:
             return
@@ -74,10 +81,13 @@ def read_past(storage: Storage, stream_id: str, partition: int, start: int, end:
 
 
 @lru_cache(maxsize=16)
-def _read(uri: str, stream_id: str) -> list[tuple[dict[str, Any], list[int]]]:
+def _read(uri: str, stream_id: str) -> dict[str, tuple[dict[str, Any], list[int]] | None]:
     """Return of each partition what was written, and the numbers of the first row of each batch, and after the last."""
-    read = []
-    for partition in Storage(uri).get_json(_path(stream_id))["partitions"]:
+    read: dict[str, tuple[dict[str, Any], list[int]] | None] = {}
+    for number, partition in Storage(uri).get_json(_path(stream_id))["partitions"].items():
+        if partition is None:
+            read[number] = None
+            continue
         counts = [count for _, _, count in partition["batches"]]
-        read.append((partition, list(accumulate(counts, initial=FIRST - sum(counts)))))
+        read[number] = partition, list(accumulate(counts, initial=FIRST - sum(counts)))
     return read

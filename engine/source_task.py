@@ -18,6 +18,7 @@ from braid.engine.planning.recent_times import united
 from braid.engine.stream_share import StreamShare
 from braid.engine.wire import BLOCK, BUCKET, CONTROL, WireRow
 from braid.operators import kernels
+from braid.operators.derived import behind
 from braid.operators.live_queries import LiveQueries
 from braid.operators.lookup.lookup_join import IndexedTables, LookupFailed
 from braid.operators.operator import ChunkOutput
@@ -29,7 +30,7 @@ from braid.operators.state.tuple_bucket import IndexedTuples
 from braid.operators.stream_operators import StreamOperators
 from braid.sources.connectors.connector import Chunk, Connector
 from braid.sources.connectors.registry import open_connector
-from braid.sources.core.derived import is_derived, queries_behind
+from braid.sources.core.derived import is_derived
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
@@ -155,10 +156,10 @@ class SourceTasks:
             self._connectors.pop(share.stream.id, None)
 
     def _connector_of(self, stream: StreamDefinition) -> Connector:
+        if is_derived(stream.id):
+            return self._derived.open(stream)
         if stream.id not in self._connectors:
-            is_of_queries = is_derived(stream.id)
-            opened = self._derived.open(stream) if is_of_queries else open_connector(stream, self._storage)
-            self._connectors[stream.id] = opened
+            self._connectors[stream.id] = open_connector(stream, self._storage)
         return self._connectors[stream.id]
 
     def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
@@ -258,17 +259,17 @@ class SourceTasks:
 
 def _derived(live: LiveQueries, end: Offset) -> dict[str, Any]:
     """Return of each query behind a derived stream where its rows of the batch are: slot, and number of the first."""
-    behind = {query for stream in live.streams for query in queries_behind(stream)}
-    if not behind:
+    given_by = {each.id for stream in live.streams.values() if is_derived(stream.id) for each in behind(stream)}
+    if not given_by:
         return {}
-    running = {query.id: query for query in live.by_slot.values() if query.id in behind}
+    running = {query.id: query for query in live.by_slot.values() if query.id in given_by}
     return {
         query: {
             "slot": running[query].slot if query in running else None,
             "active_from": dict(running[query].active_from) if query in running else {},
             "first": end.derived.get(query, Given()).rows,
         }
-        for query in sorted(behind)
+        for query in sorted(given_by)
     }
 
 

@@ -7,7 +7,7 @@ their column ``_op`` tells apart: a reader sees all changes of a row or none, as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -33,10 +33,12 @@ _FOR_EVER = WatermarkOptions(max_future_us=None)
 
 
 class Behind(NamedTuple):
-    """A query whose rows a derived stream has."""
+    """A query whose rows a derived stream has, in the partition ``number``; ``successor`` has taken its place."""
 
     id: str
     query: Query
+    number: int = 0
+    successor: str | None = None
 
 
 def derived_stream(stream_id: str, name: str, behind: Sequence[Behind]) -> StreamDefinition:
@@ -52,9 +54,32 @@ def derived_stream(stream_id: str, name: str, behind: Sequence[Behind]) -> Strea
         event_time = _free_name(time_name(query), [field.name for field in fields])
         fields.append(Field(event_time, TIMESTAMP))
         hidden = (event_time,)
-    queries = orjson.dumps([[each.id, each.query.to_json()] for each in behind]).decode()
     schema = StreamSchema(tuple(fields), event_time, 0, hidden=hidden)
-    return StreamDefinition(stream_id, name, schema, CONNECTOR, "", {_QUERIES: queries}, watermark=_FOR_EVER)
+    return StreamDefinition(stream_id, name, schema, CONNECTOR, "", _options(behind), watermark=_FOR_EVER)
+
+
+def with_successor(
+    definition: StreamDefinition, replaced: str, successor: Behind, is_needed: Callable[[Behind], bool]
+) -> StreamDefinition:
+    """Return a derived stream that has the rows of a query's successor, too.
+
+    Of those that were replaced before, it keeps those whose rows are needed.
+    """
+    former = [each for each in behind(definition) if each.successor is None or is_needed(each)]
+    number = max(each.number for each in behind(definition))
+    queries = []
+    for each in former:
+        if each.id == replaced:
+            number += 1
+            queries.append(successor._replace(number=number))
+            each = each._replace(successor=successor.id)
+        queries.append(each)
+    return replace(definition, options=_options(queries))
+
+
+def _options(behind: Iterable[Behind]) -> dict[str, str]:
+    queries = [[each.id, each.query.to_json(), each.number, each.successor] for each in behind]
+    return {_QUERIES: orjson.dumps(queries).decode()}
 
 
 def gives_changes(query: Query) -> bool:
@@ -63,13 +88,13 @@ def gives_changes(query: Query) -> bool:
 
 
 def behind(definition: StreamDefinition) -> tuple[Behind, ...]:
-    """Return the queries behind a derived stream."""
+    """Return the queries behind a derived stream, and behind replays of it."""
     return _read(definition.options[_QUERIES])
 
 
 @lru_cache(maxsize=1000)
 def _read(text: str) -> tuple[Behind, ...]:
-    return tuple(Behind(query_id, query_from_json(query)) for query_id, query in orjson.loads(text))
+    return tuple(Behind(query_id, query_from_json(query), *rest) for query_id, query, *rest in orjson.loads(text))
 
 
 def column_name(output: str) -> str:

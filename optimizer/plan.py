@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -19,7 +19,7 @@ from braid.operators.predicates.space_key import SpaceKey
 from braid.operators.queries import Query, lookups_of
 from braid.operators.windows import SessionWindow, Window
 from braid.optimizer.sub_joins import SubJoin, sub_joins
-from braid.sources.core.derived import is_derived, queries_behind
+from braid.sources.core.derived import is_derived, lineages_of
 from braid.sources.core.errors import BraidError
 
 SHOWN_QUERIES = 20
@@ -117,6 +117,10 @@ class Operator:
         stream = self.join.inputs[self.split.spread].stream
         by = {"by": list(self.split.by)} if self.split.by else {}
         return {"split": {"keys": len(self.split.hashes), "spread": streams.get(stream, stream), **by}}
+
+
+QueriesBehind = Callable[[str], Iterable[str]]
+"""Returns the ids of the queries whose rows a derived stream has; :func:`lineages_of` while none was replaced."""
 
 
 class Plan:
@@ -251,7 +255,7 @@ class Plan:
         group = operator.queries.get(query_id or "", UNGROUPED)
         return None if group == UNGROUPED else {"number": group, "queries": operator.groups[group]}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, behind: QueriesBehind = lineages_of) -> dict[str, Any]:
         """Return the plan as a graph: nodes are streams, static tables, operators and the router."""
         nodes: list[dict[str, Any]] = [_stream_node(stream, name) for stream, name in self.streams.items()]
         tables = {table for operator in self.operators.values() for table in operator.tables}
@@ -262,12 +266,12 @@ class Plan:
             edges += [{"source": f"stream:{stream}", "target": operator.id} for stream in operator.streams]
             edges += [{"source": f"table:{table}", "target": operator.id} for table in operator.tables]
             edges.append({"source": operator.id, "target": ROUTER})
-        edges += self._edges_to_derived_streams()
+        edges += self._edges_to_derived_streams(behind)
         if self.operators:
             nodes.append({"id": ROUTER, "kind": "router"})
         return {"version": self.version, "nodes": nodes, "edges": edges}
 
-    def _edges_to_derived_streams(self) -> list[dict[str, str]]:
+    def _edges_to_derived_streams(self, behind: QueriesBehind) -> list[dict[str, str]]:
         """Return edges from operators to the streams that have rows of their queries."""
         derived = [stream for stream in self.streams if is_derived(stream)]
         if not derived:
@@ -276,18 +280,20 @@ class Plan:
         return [
             {"source": running[query], "target": f"stream:{stream}"}
             for stream in derived
-            for query in queries_behind(stream)
+            for query in behind(stream)
             if query in running
         ]
 
-    def _before(self, streams: Iterable[str]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    def _before(
+        self, streams: Iterable[str], behind: QueriesBehind
+    ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
         """Return the nodes and edges that lead to streams of rows of queries, in the order of the data's way."""
         running = {query: operator for operator in self.operators.values() for query in operator.queries}
         nodes: dict[str, dict[str, Any]] = {}
         edges: list[dict[str, str]] = []
 
         def visit(stream: str) -> None:
-            operators = {running[query].id: running[query] for query in queries_behind(stream) if query in running}
+            operators = {running[query].id: running[query] for query in behind(stream) if query in running}
             for operator in operators.values():
                 if operator.id not in nodes:
                     for each in operator.streams:
@@ -301,7 +307,13 @@ class Plan:
             visit(stream)
         return list(nodes.values()), edges
 
-    def explain(self, query: Query, streams: Mapping[str, str], query_id: str | None = None) -> dict[str, Any]:
+    def explain(
+        self,
+        query: Query,
+        streams: Mapping[str, str],
+        query_id: str | None = None,
+        behind: QueriesBehind = lineages_of,
+    ) -> dict[str, Any]:
         """Return how ``query`` runs (or would run) and with whom it shares, with its part of the graph.
 
         ``streams`` maps the ids of its streams to names: a plan forgets streams that are dropped.
@@ -311,7 +323,10 @@ class Plan:
         operator = self.operators.get(operator_id, _empty(operator_id, query))
         names = [streams[stream] for stream in query.streams]
         sink = query_id or "query"
-        nodes_before, edges_before = self._before(query.streams) if any(map(is_derived, query.streams)) else ([], [])
+        nodes_before: list[dict[str, Any]] = []
+        edges_before: list[dict[str, str]] = []
+        if any(map(is_derived, query.streams)):
+            nodes_before, edges_before = self._before(query.streams, behind)
         shown = {node["id"] for node in nodes_before}
         return {
             "kind": operator.kind.shown_as,

@@ -294,7 +294,7 @@ class SharedSession:
 
     def _delete_expired(self, records: list[QueryRecord]) -> None:
         try:
-            read = {record.id for record in records if self._state.readers_of(record.id)}
+            read = {record.id for record in records if self._state.readers_of(record)}
             self._deadlines.watch(record for record in records if record.id in read)  # until nobody reads them
             unread = [record for record in records if record.id not in read]
             if unread:

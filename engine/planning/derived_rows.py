@@ -94,23 +94,44 @@ def extents_of(stream: StreamDefinition, given: Mapping[str, Given], reached: Po
     """Return what can be read of a derived stream; one that no batch has had begins with what comes next."""
     places = reached.get(stream.id, {})
     return {
-        str(number): Extent(FIRST if str(number) in places else given[each.id].rows, given[each.id].rows)
-        for number, each in enumerate(behind(stream))
+        str(each.number): Extent(FIRST if str(each.number) in places else given[each.id].rows, given[each.id].rows)
+        for each in behind(stream)
     }
 
 
+def still_there(reached: Positions, streams: Mapping[str, StreamDefinition]) -> Positions:
+    """Return up to where streams were read, without the partitions that derived ones have no more."""
+    kept: dict[str, Mapping[str, int]] = {}
+    for stream_id, places in reached.items():
+        stream = streams.get(stream_id)
+        if stream is not None and is_derived(stream_id):
+            numbers = {str(each.number) for each in behind(stream)}
+            places = {number: place for number, place in places.items() if number in numbers}
+        kept[stream_id] = places
+    return kept
+
+
 def raised_by_rows(
-    streams: Mapping[str, StreamDefinition], given: Mapping[str, Given], ends: Positions, record: Mapping[str, Any]
+    streams: Mapping[str, StreamDefinition],
+    given: Mapping[str, Given],
+    ends: Positions,
+    record: Mapping[str, Any],
+    has_slot: Callable[[str], bool],
 ) -> dict[str, int]:
-    """Return the watermarks of derived streams that rise with a batch that reads up to ``ends``: all that there is."""
+    """Return the watermarks of derived streams that rise with a batch that reads up to ``ends``: all that there is.
+
+    A query that was replaced, and has no slot any more, gives nothing.
+    """
     raised: dict[str, int] = {}
     for stream_id, places in ends.items():
         if not is_derived(stream_id) or is_replay(stream_id):
             continue
-        of_stream = [given[each.id] for each in behind(streams[stream_id])]
-        watermarks = [each.watermark for each in of_stream if each.watermark is not None]
-        has_read_all = all(places[str(number)] >= each.rows for number, each in enumerate(of_stream))
-        if len(watermarks) == len(of_stream) and has_read_all:
+        queries = behind(streams[stream_id])
+        if any(places[str(each.number)] < given[each.id].rows for each in queries):
+            continue
+        reached = [given[each.id].watermark for each in queries if each.successor is None or has_slot(each.id)]
+        watermarks = [us for us in reached if us is not None]
+        if len(watermarks) == len(reached):
             watermark = min(watermarks)
             if is_above(watermark, record["watermarks"].get(stream_id)):
                 raised[stream_id] = watermark

@@ -26,7 +26,14 @@ from braid.engine.data_layout import (
 from braid.engine.past_rows import past_of
 from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
 from braid.engine.planning.batch_start import BatchStart
-from braid.engine.planning.derived_rows import extents_of, first_clocks, given_before, is_awaited, raised_by_rows
+from braid.engine.planning.derived_rows import (
+    extents_of,
+    first_clocks,
+    given_before,
+    is_awaited,
+    raised_by_rows,
+    still_there,
+)
 from braid.engine.planning.fair_shares import fair_shares
 from braid.engine.planning.idleness import Idleness
 from braid.engine.planning.offsets import Given, Offset
@@ -110,7 +117,9 @@ class Planner:
             return start
         self._learn(start.seq, record)
         self._follow_changelogs()
-        reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
+        reached = still_there(
+            {stream: counts["offsets"] for stream, counts in record["streams"].items()}, self._state.streams
+        )
         given = given_before(self._state.streams, start.derived, record)
         begun = first_clocks(self._state.streams, record, lambda query: self._created.get(query, 0) > start.epoch)
         available = self._all_available(reached, given, now_us)
@@ -133,7 +142,7 @@ class Planner:
         if now_us - start.planned_us >= ADVANCE_US:
             raised |= advanced(self._state.streams, start.idle, self._start.ends, record, now_us)
         streams = self._bounded(begins, available, fire_to, joined, now_us)
-        derived = raised_by_rows(self._state.streams, given, streams, record)
+        derived = raised_by_rows(self._state.streams, given, streams, record, self._start.ends.__contains__)
         raised |= derived
         own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
         tuples = tuples_between(begins, own)
@@ -250,7 +259,11 @@ class Planner:
             origin = origin_of(stream)
             has_joined = bool(reached.get(stream)) and reached[stream] == reached.get(origin)
             if extents[origin] and (has_joined or (stream in read and stream not in self._rests)):
-                oldest = past_of(self._storage, stream) if is_derived(stream) else self._connectors[origin].oldest()
+                oldest = (
+                    past_of(self._storage, stream, reached.get(origin, {}))
+                    if is_derived(stream)
+                    else self._connectors[origin].oldest()
+                )
                 available[stream] = {} if oldest is None else replayed_extents(extents[origin], oldest)
             else:
                 available[stream] = {}

@@ -20,7 +20,6 @@ from braid.session.commands.writer import Started, Wake
 from braid.session.shared_session import SharedSession
 from braid.session.sql.statements import Select
 from braid.session.state.requests import Outcome
-from braid.sources.core.derived import queries_behind
 
 
 class TenantSession:
@@ -166,7 +165,7 @@ class TenantSession:
                 node = {**node, "query_ids": [query_id for query_id in node["query_ids"] if self._sees(query_id)]}
                 if not node["query_ids"]:
                     continue
-            elif not all(map(self._sees, queries_behind(node["id"].removeprefix("stream:")))):
+            elif not all(map(self._sees, self.session.lookup.behind(node["id"].removeprefix("stream:")))):
                 continue
             nodes.append(node)
         shown = {node["id"] for node in nodes}

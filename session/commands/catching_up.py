@@ -10,7 +10,6 @@ from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
 from braid.session.state.query_table import QueryTable
 from braid.session.state.times import rfc3339
-from braid.sources.core.derived import queries_behind
 from braid.sources.core.replays import origin_of
 
 
@@ -31,8 +30,8 @@ def describe_progress(record: QueryRecord, catalog: Catalog, queries: QueryTable
 def _replays(record: QueryRecord, queries: QueryTable) -> Iterator[str]:
     """Yield the replays that a query reads, and those that the queries do which it reads."""
     yield from record.replays
-    for query_id in (query_id for stream in record.query.streams for query_id in queries_behind(stream)):
-        if (read := queries.find(query_id)) is not None:
+    for read in (each for stream in record.query.streams for each in queries.behind(stream)):
+        if read is not None:
             yield from _replays(read, queries)
 
 

@@ -8,7 +8,6 @@ from braid.operators.derived import Behind, derived_stream
 from braid.session.state.query_record import QueryRecord, full_name
 from braid.session.state.session_state import SessionState
 from braid.sources.connectors.one_row import is_one_row, one_row_stream
-from braid.sources.core.derived import queries_behind
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import StreamDefinition
 
@@ -40,7 +39,7 @@ class NamedRelations(Mapping[str, StreamDefinition]):
             raise NotAllowed(
                 f"Query {called} was created by an earlier version; replace it by itself to read its rows."
             )
-        return derived_stream(record.id, called, [Behind(record.id, record.query)])
+        return derived_stream(record.lineage, called, [Behind(record.id, record.query)])
 
     def _query(self, name: str) -> QueryRecord | None:
         record = self._state.queries.find(self._state.names.get(full_name(self._tenant, name), name))
@@ -57,9 +56,5 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         """Return what people call a derived stream, or that of one row."""
         if is_one_row(stream_id):
             return one_row_stream(stream_id).name
-        names = [self._named(query_id) for query_id in queries_behind(stream_id)]
-        return " and ".join(names)
-
-    def _named(self, query_id: str) -> str:
-        record = self._state.queries.find(query_id)
-        return "a subquery" if record is None else record.called
+        records = self._state.queries.behind(stream_id)
+        return " and ".join("a subquery" if record is None else record.called for record in records)

@@ -7,11 +7,14 @@ from functools import partial
 from typing import Any
 
 from braid.engine.past_rows import has_past, remove_past, write_past
+from braid.operators.derived import behind
 from braid.router.result_reader import ResultReader
 from braid.session.commands.query_lookup import QueryLookup
+from braid.session.state.query_table import number_of
 from braid.session.state.session_state import SessionState
-from braid.sources.core.derived import all_behind, is_replay_of_rows
+from braid.sources.core.derived import is_replay_of_rows
 from braid.sources.core.replays import origin_of
+from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
 
 
@@ -44,21 +47,25 @@ class PastRows:
             if has_past(self._storage, replay):
                 self._known.add(replay)
             else:
-                self._in_background(f"past of {replay}", partial(self._find, replay, origin.first_seq))
+                self._in_background(
+                    f"past of {replay}", partial(self._find, replay, origin.definition, origin.first_seq)
+                )
 
-    def _find(self, replay: str, first_seq: int) -> None:
+    def _find(self, replay: str, definition: StreamDefinition, first_seq: int) -> None:
         """Write down which batches before one have rows of the queries behind a replay."""
         remove_past(self._storage, {stream.definition.id for stream in self._state.catalog.states()} | {replay})
-        partitions = []
-        for query_id in all_behind(replay):
-            deployed = self._lookup.deployed(query_id)
+        partitions: dict[str, Mapping[str, Any] | None] = {}
+        for each in behind(definition):
+            if each.successor is not None and number_of(each.successor) < number_of(replay):
+                partitions[str(each.number)] = None
+                continue
+            deployed = self._lookup.deployed(each.id)
             deployments = list(deployed.deployments)
             batches = [
                 [entry.seq, deployments.index(deployment), count]
                 for entry, deployment in self._results.batches(deployed, self._results.index.first, first_seq - 1)
                 if (count := sum(part.count for part in entry.parts(deployment.slot)))
             ]
-            partitions.append(
-                {"deployments": [[each.slot, each.active_from] for each in deployments], "batches": batches}
-            )
+            slots = [[deployment.slot, deployment.active_from] for deployment in deployments]
+            partitions[str(each.number)] = {"deployments": slots, "batches": batches}
         write_past(self._storage, replay, partitions)

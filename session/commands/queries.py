@@ -24,6 +24,7 @@ from braid.session.commands.relations import (
     Resolution,
     check_relations,
     check_unread,
+    succeeding_streams,
     with_readers,
 )
 from braid.session.commands.starts import place, place_after, read_start
@@ -129,7 +130,7 @@ class Queries:
     ) -> Started:
         """Begin to accept queries, or one in the place of another."""
         replaced_id, key = None if replaced is None else replaced.id, current_key()
-        records = tuple(p.to_record(replaced_id) for p in planned)
+        records = tuple(p.to_record(replaced) for p in planned)
         # described now: once they are applied, other threads may change the records
         answer = [{**r.describe(), "waiting_for": waiting_for(r, self._state.catalog)} for r in records]
 
@@ -158,7 +159,8 @@ class Queries:
             subqueries = tuple(resolution.records)
             if replaced is None:
                 return QueriesAccepted((*subqueries, *records), key)
-            return QueryReplaced(records[0], replaced.id, drain, key, subqueries)
+            streams = succeeding_streams(group.state, replaced, records[0])
+            return QueryReplaced(records[0], replaced.id, drain, key, subqueries, streams)
 
         def identified() -> Answer:
             for description, record in zip(answer, records, strict=True):
@@ -310,7 +312,7 @@ def deletion(
 
     def check(group: CommandGroup) -> QueriesDeleted | None:
         doomed = with_readers(group.state, records) if cascade else records
-        check_unread(group.state, [record for record in doomed if record.is_wanted], "delete")
+        check_unread(group.state, [record for record in doomed if record.is_wanted])
         ids = tuple({record.id: None for record in doomed if is_changed(record)})
         return QueriesDeleted(ids, drain, why, key) if ids else None
 

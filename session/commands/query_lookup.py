@@ -187,6 +187,11 @@ class QueryLookup:
         """Return whose a query is."""
         return self.by_id(query_id).tenant
 
+    def behind(self, stream_id: str) -> list[str]:
+        """Return the ids of the queries whose rows a stream has: of those that took one another's place the newest."""
+        with self._lock:
+            return [record.id for record in self._state.queries.behind(stream_id) if record is not None]
+
     def is_pending(self, query_id: str) -> bool:
         """Whether a query, which must exist or have existed, waits for its first batch; reads no file."""
         with self._lock:

@@ -112,8 +112,8 @@ class PlannedQuery:
         """The name as no query of another tenant can have it; None without a name."""
         return None if self.name is None else full_name(self.tenant, self.name)
 
-    def to_record(self, replaced: str | None = None) -> QueryRecord:
-        """Return the record of the new query, which has no id yet; ``replaced`` is the id of the one it replaces."""
+    def to_record(self, replaced: QueryRecord | None = None) -> QueryRecord:
+        """Return the record of the new query, which has no id yet; ``replaced`` is that of the one it replaces."""
         return QueryRecord(
             id="",
             sql=self.request.sql,
@@ -126,7 +126,8 @@ class PlannedQuery:
             sink=self.sink,
             ttl_seconds=self.request.ttl_seconds,
             labels=shared_dict(dict(self.request.labels)),
-            replaces=replaced,
+            replaces=None if replaced is None else replaced.id,
+            first_id=None if replaced is None else replaced.lineage,
             start=None if self.start is None else self.start.text,
         )
 

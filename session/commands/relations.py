@@ -10,17 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from braid.operators.derived import Behind, derived_stream, gives_changes, shown_name, window_behind, with_successor
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Query
+from braid.operators.windows import RowWindow
 from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import PlannedQuery
-from braid.session.commands.starts import starts_now
+from braid.session.commands.starts import NOW, starts_now
 from braid.session.state.query_record import QueryRecord, subquery_key
 from braid.session.state.session_state import SessionState
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.one_row import is_one_row, one_row_stream
-from braid.sources.core.derived import all_behind, derived_id, is_derived, queries_behind
+from braid.sources.core.derived import all_lineages, derived_id, is_derived, lineages_of
 from braid.sources.core.errors import Conflict, LimitReached, NotAllowed
+from braid.sources.core.replays import origin_of
+from braid.sources.core.schema import StreamDefinition
 
 MAX_LEVELS = 32
 """How many queries may read one another in a chain."""
@@ -85,16 +89,16 @@ class Resolution:
             return stream.definition.name
         if is_one_row(stream_id):
             return one_row_stream(stream_id).name
-        return " and ".join(self._called(query_id) for query_id in queries_behind(stream_id))
+        return " and ".join(map(self._called, lineages_of(stream_id)))
 
-    def _called(self, query_id: str) -> str:
-        record = self.state.queries.find(query_id)
-        return f"subquery {query_id}" if record is None else record.called
+    def _called(self, lineage: str) -> str:
+        record = self.state.queries.newest(lineage)
+        return f"subquery {lineage}" if record is None else record.called
 
 
 def _renamed(query: Query, ids: Mapping[str, str]) -> dict[str, str]:
     return {
-        stream: derived_id([ids.get(query_id, query_id) for query_id in all_behind(stream)])
+        stream: derived_id([ids.get(lineage, lineage) for lineage in all_lineages(stream)])
         for stream in query.streams
         if is_derived(stream)
     }
@@ -119,19 +123,20 @@ def check_relations(
     ``records`` are new ones, with the subqueries ``new``; the query ``replaced`` goes as they come.
     """
     if replaced is not None:
-        if any(replaced.id in _read_by(record.query) for record in (*records, *new)):
+        if any(replaced.lineage in _read_by(record.query) for record in (*records, *new)):
             raise Conflict(
                 f"A query cannot read {replaced.called}, which it replaces. Create it beside that one, under another"
                 " name.",
                 query_id=replaced.id,
             )
-        check_unread(state, [replaced], "replace")
+        _check_successor(state, replaced, records[0])
     on_their_way = {record.id: record for record in new}
     for record in records:
-        for query_id in _read_by(record.query):
-            known = on_their_way.get(query_id) or state.queries.find(query_id)
+        for lineage in _read_by(record.query):
+            known = on_their_way.get(lineage) or state.queries.newest(lineage)
             if known is None or not known.is_readable:
-                raise Conflict(f"Query {query_id}, which the new one reads, was just deleted or has failed.")
+                called = lineage if known is None else known.id
+                raise Conflict(f"Query {called}, which the new one reads, was just deleted or has failed.")
         _check_levels(_levels(state, record, on_their_way), owner)
     if owner.max_readers is not None:
         _check_readers(state, [*records, *new], owner.max_readers)
@@ -142,8 +147,8 @@ def _levels(state: SessionState, record: QueryRecord, on_their_way: Mapping[str,
     levels, queries = 0, [record.query]
     while queries and levels <= MAX_LEVELS:
         levels += 1
-        reached = {query_id for query in queries for query_id in _read_by(query)}
-        found = (on_their_way.get(query_id) or state.queries.find(query_id) for query_id in reached)
+        reached = {lineage for query in queries for lineage in _read_by(query)}
+        found = (on_their_way.get(lineage) or state.queries.newest(lineage) for lineage in reached)
         queries = [each.query for each in found if each is not None]
     return levels
 
@@ -160,47 +165,99 @@ def _check_levels(levels: int, owner: Owner) -> None:
 
 
 def _check_readers(state: SessionState, records: Sequence[QueryRecord], limit: int) -> None:
-    new_readers = Counter(query_id for record in records for query_id in set(_read_by(record.query)))
-    for query_id, count in new_readers.items():
-        readers = len(state.readers_of(query_id))
+    new_readers = Counter(lineage for record in records for lineage in set(_read_by(record.query)))
+    for lineage, count in new_readers.items():
+        read = state.queries.newest(lineage)
+        readers = 0 if read is None else len(state.readers_of(read))
         if readers + count > limit:
             raise LimitReached(
                 f"At most {limit} queries of this tenant may read the same one (quota query_readers); {readers} read"
-                f" {query_id}, and {count} more would. Delete some first.",
+                f" {lineage if read is None else read.id}, and {count} more would. Delete some first.",
                 retry_after=10,
             )
 
 
 def _read_by(query: Query) -> list[str]:
-    return [query_id for stream in query.streams for query_id in queries_behind(stream)]
+    return [lineage for stream in query.streams for lineage in lineages_of(stream)]
 
 
-def check_unread(state: SessionState, records: Sequence[QueryRecord], verb: str) -> None:
-    """Raise Conflict for queries that others read, which are not among them; ``verb`` is what is to be done."""
+def _check_successor(state: SessionState, replaced: QueryRecord, successor: QueryRecord) -> None:
+    """Raise Conflict for a query that cannot go on where one ends that others read."""
+    readers = state.readers_of(replaced)
+    if not readers:
+        return
+    former, latter = (derived_stream(replaced.lineage, "", [Behind(r.id, r.query)]) for r in (replaced, successor))
+    problem = None
+    if former.schema != latter.schema:
+        problem = f"it needs the columns {_columns(former)}; the new one has {_columns(latter)}"
+    elif gives_changes(replaced.query):
+        problem = "rows that EMIT STREAM gave of open windows would never be taken back"
+    elif successor.start not in (None, NOW):
+        problem = "it must begin where the old one ends: leave the start out"
+    elif (windows := window_behind(former)) != window_behind(latter) and any(_takes(windows, each) for each in readers):
+        problem = "its windows must be those of the old one, as readers take them from its rows"
+    if problem is not None:
+        raise Conflict(
+            f"Cannot replace query {replaced.called} so: {_named(state, readers)} its rows, and {problem}. Write it so,"
+            f" or delete {'that query' if len(readers) == 1 else 'these queries'} first.",
+            query_id=replaced.id,
+        )
+
+
+def _columns(stream: StreamDefinition) -> str:
+    schema = stream.schema
+    shown = [f"{shown_name(f.name)} {f.type}" for f in schema.fields if f.name not in schema.hidden]
+    return f"{', '.join(shown)}, with the event time {schema.event_time}"
+
+
+def _takes(windows: RowWindow | None, reader: QueryRecord) -> bool:
+    """Whether a reader of rows of some windows may have its windows from them."""
+    own = reader.query.row_window
+    return windows is not None and own is not None and own.window == windows.window
+
+
+def succeeding_streams(
+    state: SessionState, replaced: QueryRecord, successor: QueryRecord
+) -> tuple[StreamDefinition, ...]:
+    """Return the definitions that the streams with rows of a query get with its successor, replays among them."""
+
+    def is_needed(former: Behind) -> bool:
+        record = state.queries.find(former.id)
+        if record is None:
+            return False
+        return not record.is_freed(state.active_epoch) or (record.last_seq or 0) >= state.rows_needed_from
+
+    derived = state.catalog.derived_from(replaced.lineage)
+    definitions = [each.definition for each in state.catalog.states() if origin_of(each.definition.id) in derived]
+    latter = Behind(successor.id, successor.query)
+    return tuple(with_successor(each, replaced.id, latter, is_needed) for each in definitions)
+
+
+def check_unread(state: SessionState, records: Sequence[QueryRecord]) -> None:
+    """Raise Conflict for queries to delete that others read, which are not among them."""
     ids = {record.id for record in records}
     for record in records:
-        readers = [each for each in state.readers_of(record.id) if each.id not in ids]
+        readers = [each for each in state.readers_of(record) if each.id not in ids]
         if readers:
-            named = ", ".join(each.called for each in shown_readers(state, readers)[:20])
             raise Conflict(
-                f"Cannot {verb} query {record.called}: {named} read{'s' * (len(readers) == 1)} its rows."
-                f" Delete {'it' if len(readers) == 1 else 'them'} first"
-                + (", or add ?cascade=true." if verb == "delete" else "."),
+                f"Cannot delete query {record.called}: {_named(state, readers)} its rows."
+                f" Delete {'it' if len(readers) == 1 else 'them'} first, or add ?cascade=true.",
                 query_id=record.id,
             )
 
 
-def shown_readers(state: SessionState, readers: Sequence[QueryRecord]) -> list[QueryRecord]:
-    """Return queries that people know instead of subqueries: those that read these."""
+def _named(state: SessionState, readers: Sequence[QueryRecord]) -> str:
+    """Return who reads, as the beginning of a sentence: subqueries are those that read them."""
     shown: dict[str, QueryRecord] = {}
     waiting = list(readers)
     while waiting:
         record = waiting.pop(0)
         if record.is_subquery:
-            waiting += state.readers_of(record.id)
+            waiting += state.readers_of(record)
         else:
             shown[record.id] = record
-    return list(shown.values())
+    named = [each.called for each in shown.values()]
+    return f"{', '.join(named[:20])} read{'s' * (len(named) == 1)}"
 
 
 def with_readers(state: SessionState, records: Sequence[QueryRecord]) -> list[QueryRecord]:
@@ -211,5 +268,5 @@ def with_readers(state: SessionState, records: Sequence[QueryRecord]) -> list[Qu
         record = waiting.pop(0)
         found.pop(record.id, None)
         found[record.id] = record
-        waiting += state.readers_of(record.id)
+        waiting += state.readers_of(record)
     return list(found.values())[::-1]

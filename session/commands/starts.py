@@ -18,7 +18,7 @@ from braid.session.state.query_table import QueryTable
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.one_row import is_one_row, one_row_id
 from braid.sources.connectors.registry import begins_at_the_earliest
-from braid.sources.core.derived import is_derived, queries_behind
+from braid.sources.core.derived import is_derived
 from braid.sources.core.errors import BraidError, NotAllowed
 from braid.sources.core.replays import origin_of, replay_id
 from braid.sources.core.schema import StreamDefinition
@@ -126,14 +126,13 @@ def place(
 
 def _is_complete(stream_id: str, queries: QueryTable) -> bool:
     """Whether a derived stream has rows of FINISHED queries, so that none will come."""
-    found = list(map(queries.find, queries_behind(stream_id)))
+    found = queries.behind(stream_id)
     return bool(found) and all(record is not None and record.is_finished for record in found)
 
 
 def _is_of_subqueries(stream_id: str, queries: QueryTable) -> bool:
     """Whether a derived stream has rows of subqueries, of which the new ones are in no table yet."""
-    records = map(queries.find, queries_behind(stream_id))
-    return any(record is None or record.is_subquery for record in records)
+    return any(record is None or record.is_subquery for record in queries.behind(stream_id))
 
 
 def _last_row_us(stream_id: str, catalog: Catalog, queries: QueryTable) -> int | None:
@@ -142,7 +141,7 @@ def _last_row_us(stream_id: str, catalog: Catalog, queries: QueryTable) -> int |
     if stream is not None and stream.clock is not None:
         return stream.clock
     times: list[int | None] = []
-    for query in (queries[query_id].query for query_id in queries_behind(stream_id)):
+    for query in (record.query for record in queries.behind(stream_id) if record is not None):
         states = [state for each in query.streams if (state := catalog.by_id(each)) is not None]
         if query.window is None:
             times += [state.clock for state in states]

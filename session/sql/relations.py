@@ -16,7 +16,7 @@ from braid.operators.functions.coercion import in_one_type
 from braid.operators.queries import Query, Selection
 from braid.operators.query_parts import Output
 from braid.session.sql.statements import SUBQUERY, InlineRows, Select
-from braid.sources.core.derived import derived_id, queries_behind
+from braid.sources.core.derived import derived_id, lineages_of
 from braid.sources.core.schema import NULL, TIMESTAMP, StreamDefinition
 
 _PROVISIONAL = "q-sub"
@@ -116,8 +116,8 @@ class Relations(Mapping[str, StreamDefinition]):
     def _stream_of(self, planned: Sequence[Subquery], name: str) -> StreamDefinition:
         stream_id = derived_id([each.id for each in planned])
         if stream_id not in self._found.definitions:
-            definition = derived_stream(stream_id, name, [Behind(each.id, each.query) for each in planned])
-            self._found.definitions[stream_id] = definition
+            behind = [Behind(each.id, each.query, number) for number, each in enumerate(planned)]
+            self._found.definitions[stream_id] = derived_stream(stream_id, name, behind)
         return replace(self._found.definitions[stream_id], name=name)
 
     def _planned(self, select: Select) -> Query:
@@ -151,7 +151,7 @@ class Relations(Mapping[str, StreamDefinition]):
         waiting = [query]
         while waiting:
             for stream in waiting.pop().streams:
-                for query_id in queries_behind(stream):
+                for query_id in lineages_of(stream):
                     if query_id in self._found.subqueries and query_id not in needed:
                         needed.add(query_id)
                         waiting.append(self._found.subqueries[query_id].query)

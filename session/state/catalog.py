@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from braid.operators.derived import behind
 from braid.operators.event_times import ENDED
 from braid.operators.lookup.lookups import Refreshed
 from braid.operators.queries import Query, lookups_of
 from braid.session.state.catalog_entries import StreamState, TableState
 from braid.session.state.times import rfc3339
 from braid.sources.connectors.one_row import is_one_row, one_row_stream
-from braid.sources.core.derived import all_behind, is_derived, queries_behind
+from braid.sources.core.derived import is_derived, lineages_of
 from braid.sources.core.errors import UnknownObject
 from braid.sources.core.names import name_key
 from braid.sources.core.replays import is_replay, origin_of, query_of
@@ -31,7 +32,7 @@ class Catalog(Mapping[str, StreamDefinition]):
         self._by_name: dict[str, StreamState] = {}
         self._by_id: dict[str, StreamState] = {}
         self._tables: dict[str, TableState] = {}
-        # the derived streams that have rows of a query
+        # the derived streams that have rows of a lineage
         self._derived_from: dict[str, set[str]] = {}
 
     def __getitem__(self, name: str) -> StreamDefinition:
@@ -56,8 +57,8 @@ class Catalog(Mapping[str, StreamDefinition]):
         stream_id = state.definition.id
         if not is_hidden(stream_id):
             self._by_name[name_key(state.definition.name)] = state
-        for query_id in queries_behind(stream_id):
-            self._derived_from.setdefault(query_id, set()).add(stream_id)
+        for lineage in lineages_of(stream_id):
+            self._derived_from.setdefault(lineage, set()).add(stream_id)
         self._by_id[stream_id] = state
 
     def remove(self, stream_id: str) -> None:
@@ -65,14 +66,25 @@ class Catalog(Mapping[str, StreamDefinition]):
         state = self._by_id.pop(stream_id, None)
         if state is not None and not is_hidden(stream_id):
             del self._by_name[name_key(state.definition.name)]
-        for query_id in queries_behind(stream_id):
-            self._derived_from.get(query_id, set()).discard(stream_id)
-            if not self._derived_from.get(query_id):
-                self._derived_from.pop(query_id, None)
+        for lineage in lineages_of(stream_id):
+            self._derived_from.get(lineage, set()).discard(stream_id)
+            if not self._derived_from.get(lineage):
+                self._derived_from.pop(lineage, None)
 
-    def derived_from(self, query_id: str) -> frozenset[str]:
-        """Return the ids of the streams that have rows of a query."""
-        return frozenset(self._derived_from.get(query_id, ()))
+    def redefine(self, definition: StreamDefinition) -> None:
+        """Have a derived stream, or a replay of one, have rows of other queries; nothing happens when it is gone."""
+        if (state := self._by_id.get(definition.id)) is not None:
+            numbers = {str(each.number) for each in behind(definition)}
+            state.definition = definition
+            state.offsets = {number: place for number, place in state.offsets.items() if number in numbers}
+
+    def derived_from(self, lineage: str) -> frozenset[str]:
+        """Return the ids of the streams that have rows of a lineage."""
+        return frozenset(self._derived_from.get(lineage, ()))
+
+    def is_read(self, lineage: str) -> bool:
+        """Whether a query reads the rows of a lineage."""
+        return any(self._by_id[stream].users for stream in self._derived_from.get(lineage, ()))
 
     def state(self, name: str) -> StreamState:
         """Return the stream called ``name``; UnknownObject lists those that exist."""
@@ -113,12 +125,9 @@ class Catalog(Mapping[str, StreamDefinition]):
                 begun.append(definition)
         return begun
 
-    def remove_unused(self, streams: Iterable[str]) -> list[str]:
-        """Remove those hidden streams that no query reads any more, and return them, by id."""
-        unused = [stream for stream in streams if (state := self.by_id(stream)) is not None and not state.users]
-        for stream in unused:
-            self.remove(stream)
-        return unused
+    def unused(self, streams: Iterable[str]) -> list[str]:
+        """Return those of some streams, by id, that no query reads."""
+        return [stream for stream in streams if (state := self.by_id(stream)) is not None and not state.users]
 
     def note_read(self, query: Query) -> None:
         """Take note that a changelog has a query: from then on its streams are read."""
@@ -184,10 +193,11 @@ class Catalog(Mapping[str, StreamDefinition]):
         """Whether those that read rows of queries have read all from before a batch."""
         given = record.get("derived", {})
         return all(
-            state.offsets.get(str(number), 0) >= given[query_id]["first"]
+            state.offsets.get(str(each.number), 0) >= given[each.id]["first"]
             for stream_id, state in self._by_id.items()
-            for number, query_id in enumerate(all_behind(stream_id))
-            if query_id in given
+            if is_derived(stream_id)
+            for each in behind(state.definition)
+            if each.id in given
         )
 
     def fired(self, stream_id: str) -> int | None:

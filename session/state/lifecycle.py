@@ -14,7 +14,6 @@ from braid.session.state.drain import Draining
 from braid.session.state.pending_changes import PendingChanges
 from braid.session.state.query_record import CATCHING_UP, DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
 from braid.session.state.query_table import QueryTable
-from braid.sources.core.derived import queries_behind
 
 
 class QueryLifecycle:
@@ -104,7 +103,7 @@ class QueryLifecycle:
 
     def _is_behind(self, record: QueryRecord) -> bool:
         """Whether a query reads the past, by replays of its own or through a query that does."""
-        read = (self._queries.find(query) for stream in record.query.streams for query in queries_behind(stream))
+        read = (each for stream in record.query.streams for each in self._queries.behind(stream))
         return not all(map(self._catalog.has_joined, record.replays)) or any(
             each is not None and each.state == CATCHING_UP for each in read
         )
@@ -114,7 +113,7 @@ class QueryLifecycle:
         if record.state == CATCHING_UP and not self._is_behind(record):
             record.joined = self._catalog.joins_of(record.replays)
             self._move(record, record.catch_up)
-            for reader in self.readers_of(record.id):
+            for reader in self.readers_of(record):
                 self.catch_up(reader)
 
     def finish(self, record: QueryRecord, at_us: int, seq: int) -> None:
@@ -158,7 +157,7 @@ class QueryLifecycle:
         self._pending.failed(query_id)
         if record.freed_epoch is None:
             self._pending.freed(query_id, at_us)
-        for reader in self.readers_of(query_id):
+        for reader in self._readers_of_rows(record):
             self._fail_reader(reader, f"{record.called}, which it reads, failed: {error}", at_us, seq)
 
     def _fail_reader(self, record: QueryRecord, error: str, at_us: int, seq: int) -> None:
@@ -169,12 +168,17 @@ class QueryLifecycle:
         self._pending.cancelled(record.id)
         self._finish(record, at_us)
         self._move(record, record.fail, error, at_us, seq)
-        for reader in self.readers_of(record.id):
+        for reader in self._readers_of_rows(record):
             self._fail_reader(reader, error, at_us, seq)
 
-    def readers_of(self, query_id: str) -> list[QueryRecord]:
-        """Return the queries that read the rows of a query, and are not finished."""
-        streams = self._catalog.derived_from(query_id)
+    def readers_of(self, record: QueryRecord) -> list[QueryRecord]:
+        """Return the queries that read the rows of a query, and are not finished; those of its successor, if any, do
+        not count.
+        """
+        return [] if record.replaced_by is not None else self._readers_of_rows(record)
+
+    def _readers_of_rows(self, record: QueryRecord) -> list[QueryRecord]:
+        streams = self._catalog.derived_from(record.lineage)
         if not streams:
             return []
         return [q for q in self._queries.values() if not q.is_finished and not streams.isdisjoint(q.query.streams)]
@@ -183,14 +187,14 @@ class QueryLifecycle:
         self._draining.remove(record)
         record.joined = record.joined or self._catalog.joins_of(record.replays)
         self._catalog.count_users(record.query, -1)
-        unread = self._catalog.remove_unused(record.hidden_streams)
+        unread = self._catalog.unused(record.hidden_streams)
         for stream in unread:
-            self._pending.stream_dropped(stream, at_us)
+            if not self._pending.stream_dropped(stream, at_us):
+                self._catalog.remove(stream)
         self._queries.finish(record)
-        for query_id in (query for stream in unread for query in queries_behind(stream)):
-            subquery = self._queries.find(query_id)
-            if subquery is not None and subquery.is_subquery and not self._catalog.derived_from(query_id):
-                self.delete(query_id, False, at_us)
+        for subquery in (each for stream in unread for each in self._queries.behind(stream)):
+            if subquery is not None and subquery.is_subquery and not self._catalog.is_read(subquery.lineage):
+                self.delete(subquery.id, False, at_us)
 
     def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
         """Call a method of a record that changes its state, and count it under the new one."""

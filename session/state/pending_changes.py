@@ -21,6 +21,8 @@ class PendingChanges:
         self.delete: dict[str, int] = {}
         self.free: dict[str, int] = {}
         self.streams_created: dict[str, tuple[StreamDefinition, int]] = {}
+        # those that were announced before, with other definitions
+        self.streams_changed: dict[str, tuple[StreamDefinition, int]] = {}
         self.streams_dropped: dict[str, int] = {}
         self.tables_refreshed: dict[str, int] = {}
         self.raised: dict[str, tuple[int, int]] = {}
@@ -45,7 +47,7 @@ class PendingChanges:
     @property
     def has_changes(self) -> bool:
         """Whether the next changelog would say something."""
-        streams = self.streams_created or self.streams_dropped or self.raised
+        streams = self.streams_created or self.streams_changed or self.streams_dropped or self.raised
         return bool(self.requests or self.free or streams or self.tables_refreshed)
 
     @property
@@ -54,15 +56,16 @@ class PendingChanges:
         firsts = [next(iter(times.values())) for times in (self.create, self.delete) if times]
         if self._first_free_us is not None:
             firsts.append(self._first_free_us)
-        firsts += [at_us for _, at_us in self.streams_created.values()]
+        firsts += [at_us for _, at_us in (*self.streams_created.values(), *self.streams_changed.values())]
         firsts += [*self.streams_dropped.values(), *self.tables_refreshed.values()]
         firsts += [at_us for _, at_us in self.raised.values()]
         return min(firsts, default=None)
 
     @property
     def definitions(self) -> list[StreamDefinition]:
-        """The streams to announce."""
-        return [definition for definition, _ in self.streams_created.values()]
+        """The streams to announce, for the first time or with another definition."""
+        told = (*self.streams_created.values(), *self.streams_changed.values())
+        return [definition for definition, _ in told]
 
     def created(self, query_id: str, at_us: int) -> None:
         """Let a query wait for its creation."""
@@ -89,10 +92,22 @@ class PendingChanges:
         """Let a stream wait to be announced."""
         self.streams_created[definition.id] = definition, at_us
 
-    def stream_dropped(self, stream_id: str, at_us: int) -> None:
-        """Let a stream wait to be dropped; one that was never announced is not announced any more."""
-        if self.streams_created.pop(stream_id, None) is None:
+    def stream_changed(self, definition: StreamDefinition, at_us: int) -> None:
+        """Let another definition of a stream wait to be announced."""
+        streams = self.streams_created if definition.id in self.streams_created else self.streams_changed
+        streams[definition.id] = definition, streams.get(definition.id, (definition, at_us))[1]
+
+    def stream_dropped(self, stream_id: str, at_us: int) -> bool:
+        """Let a stream wait to be dropped; one that was never announced is not announced any more: False."""
+        self.streams_changed.pop(stream_id, None)
+        is_announced = self.streams_created.pop(stream_id, None) is None
+        if is_announced:
             self.streams_dropped[stream_id] = at_us
+        return is_announced
+
+    def stream_kept(self, stream_id: str) -> None:
+        """Forget that a stream is to be dropped, if it waits for that."""
+        self.streams_dropped.pop(stream_id, None)
 
     def table_refreshed(self, table_id: str, at_us: int) -> None:
         """Let a static table wait to be refreshed."""
@@ -113,6 +128,7 @@ class PendingChanges:
         self.delete.clear()
         self.free.clear()
         self.streams_created.clear()
+        self.streams_changed.clear()
         self.streams_dropped.clear()
         self.tables_refreshed.clear()
         self.raised.clear()
@@ -125,6 +141,7 @@ class PendingChanges:
             "delete": list(self.delete.items()),
             "free": list(self.free.items()),
             "streams_created": [[d.to_json(), at_us] for d, at_us in self.streams_created.values()],
+            "streams_changed": [[d.to_json(), at_us] for d, at_us in self.streams_changed.values()],
             "streams_dropped": list(self.streams_dropped.items()),
             "tables_refreshed": list(self.tables_refreshed.items()),
             "raised": [[stream, *raised] for stream, raised in self.raised.items()],
@@ -139,6 +156,8 @@ class PendingChanges:
             self.freed(query_id, at_us)
         for definition, at_us in value["streams_created"]:
             self.stream_created(StreamDefinition.from_json(definition), at_us)
+        for definition, at_us in value["streams_changed"]:
+            self.stream_changed(StreamDefinition.from_json(definition), at_us)
         self.streams_dropped.update(value["streams_dropped"])
         self.tables_refreshed.update(value["tables_refreshed"])
         self.raised.update({stream: (watermark, at_us) for stream, watermark, at_us in value["raised"]})

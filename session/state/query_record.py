@@ -59,10 +59,11 @@ class QueryRecord:
     ``UNGROUPED`` for none. ``first_seq`` is the batch that made it RUNNING, ``last_seq`` the last one that may have
     rows of it: the batch that retired or failed it, or with which it had drained. All of this is of its current or last
     deployment; ``is_ending`` says that this one is to end or has ended, ``requested_us`` since when it was waited for
-    (None: since the query was created). ``replaces`` and ``replaced_by`` are ids of queries. ``start`` is where it was
-    asked to start; of a stream in ``sees_after`` it sees nothing up to an event time. Of ``complete`` derived streams
-    all rows were there before it. ``joined`` says where its replays have joined their streams, by the names of these. A
-    query that ``is_subquery`` is there for those that read it, and goes with the last of them.
+    (None: since the query was created). ``replaces`` and ``replaced_by`` are ids of queries, ``first_id`` is that of
+    the first of those that replaced one another up to it, None for itself. ``start`` is where it was asked to start; of
+    a stream in ``sees_after`` it sees nothing up to an event time. Of ``complete`` derived streams all rows were there
+    before it. ``joined`` says where its replays have joined their streams, by the names of these. A query that
+    ``is_subquery`` is there for those that read it, and goes with the last of them.
 
     Many records share equal values (names of streams, labels, times): nobody may change them in place.
     ``head_segment`` is where :mod:`braid.session.log.snapshot` keeps the head, None before it does.
@@ -80,6 +81,7 @@ class QueryRecord:
     ttl_seconds: float | None = None
     labels: dict[str, str] = field(default_factory=dict)
     replaces: str | None = None
+    first_id: str | None = None
     start: str | None = None
     sees_after: dict[str, int] = field(default_factory=dict)
     complete: tuple[str, ...] = ()
@@ -116,6 +118,11 @@ class QueryRecord:
     def full_name(self) -> str | None:
         """The name as no query of another tenant can have it; None without a name."""
         return None if self.name is None else full_name(self.tenant, self.name)
+
+    @property
+    def lineage(self) -> str:
+        """What a query and those that take its place have in common: the id of the first."""
+        return self.first_id or self.id
 
     @property
     def called(self) -> str:
@@ -333,6 +340,7 @@ _HEAD = (
     "ttl_seconds",
     "labels",
     "replaces",
+    "first_id",
     "start",
     "sees_after",
     "complete",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from braid.session.state.query_record import FINAL_STATES, QueryRecord
+from braid.sources.core.derived import lineages_of
 
 _MIN_GONE = 1000
 
@@ -26,6 +27,8 @@ class QueryTable(Mapping[str, QueryRecord]):
         self.states: Counter[str] = Counter()
         self.finished: dict[str, None] = {}
         """The ids of the queries that are in a final state, in the order in which they became that."""
+        # by lineage the newest query that has replaced another
+        self._newest: dict[str, str] = {}
         # by tenant, how many are not finished
         self._unfinished: Counter[str] = Counter()
 
@@ -42,10 +45,20 @@ class QueryTable(Mapping[str, QueryRecord]):
         """Return the record of an id, None when there is none."""
         return self._records.get(query_id)
 
+    def newest(self, lineage: str) -> QueryRecord | None:
+        """Return the newest record of a lineage, None when there is none."""
+        return self._records.get(self._newest.get(lineage, lineage))
+
+    def behind(self, stream_id: str) -> list[QueryRecord | None]:
+        """Return the newest record of each lineage whose rows a stream has: none where it is no derived one."""
+        return list(map(self.newest, lineages_of(stream_id)))
+
     def add(self, record: QueryRecord) -> None:
         """Add a record; its id must come after all that were ever added."""
         self._records[record.id] = record
         self._ids.append(record.id)
+        if record.first_id is not None:
+            self._newest[record.lineage] = record.id
         self.states[record.state] += 1
         if record.tenant is not None and not record.is_finished:
             self._unfinished[record.tenant] += 1
@@ -53,6 +66,8 @@ class QueryTable(Mapping[str, QueryRecord]):
     def remove(self, record: QueryRecord) -> None:
         """Remove a record."""
         del self._records[record.id]
+        if self._newest.get(record.lineage) == record.id:
+            del self._newest[record.lineage]
         self.finished.pop(record.id, None)
         self.states[record.state] -= 1
         if len(self._ids) > 2 * len(self._records) + _MIN_GONE:

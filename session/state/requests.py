@@ -47,7 +47,7 @@ class QueriesDeleted:
 class QueryReplaced:
     """A new query, PENDING, and the id of the one that it replaces, which retires with the same changelog.
 
-    ``subqueries`` are new ones that it reads.
+    ``subqueries`` are new ones that it reads; ``streams`` have rows of the old one, and then of the new one.
     """
 
     query: QueryRecord
@@ -55,6 +55,7 @@ class QueryReplaced:
     drain: bool
     key: Key | None = None
     subqueries: tuple[QueryRecord, ...] = ()
+    streams: tuple[StreamDefinition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,8 @@ def request_to_json(request: Request) -> dict[str, Any]:
             value = {"query": request.query.to_json(), "replaced": request.replaced, "drain": request.drain}
             if request.subqueries:
                 value["subqueries"] = [query.to_json() for query in request.subqueries]
+            if request.streams:
+                value["streams"] = [stream.to_json() for stream in request.streams]
         case StreamCreated() | TableCreated():
             value = {"definition": request.definition.to_json()}
         case QueryPaused() | QueryResumed() | StreamDropped() | TableDropped():
@@ -233,8 +236,9 @@ def request_from_json(value: dict[str, Any]) -> Request:
             return QueriesDeleted(tuple(value["ids"]), value["drain"], value["why"], key)
         case "QueryReplaced":
             subqueries = tuple(map(QueryRecord.from_json, value.get("subqueries", ())))
+            streams = tuple(map(StreamDefinition.from_json, value.get("streams", ())))
             query = QueryRecord.from_json(value["query"])
-            return QueryReplaced(query, value["replaced"], value["drain"], key, subqueries)
+            return QueryReplaced(query, value["replaced"], value["drain"], key, subqueries, streams)
         case "QueryPaused":
             return QueryPaused(value["id"], key)
         case "QueryResumed":

@@ -56,7 +56,7 @@ from braid.session.state.requests import (
     new_queries,
 )
 from braid.session.state.slots import SlotTable
-from braid.sources.core.derived import all_behind
+from braid.sources.core.derived import all_lineages
 from braid.sources.core.errors import CorruptData
 from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition
@@ -127,6 +127,9 @@ class SessionState:
                     self.queries_deleted += self.lifecycle.replace(
                         request.replaced, request.query.id, request.drain, at_us
                     )
+                    for definition in request.streams:
+                        self.catalog.redefine(definition)
+                        self.pending.stream_changed(definition, at_us)
                 case QueryPaused(query_id):
                     self.lifecycle.pause(query_id, at_us)
                 case QueryResumed(query_id):
@@ -166,6 +169,8 @@ class SessionState:
             self.names[record.full_name] = record.id
         if record.is_subquery:
             self.subqueries[subquery_key(record.tenant, record.query, record.start)] = record.id
+        for each in record.hidden_streams:  # one that nobody read any more stays
+            self.pending.stream_kept(each)
         for stream in self.catalog.begin_hidden(record.query, lambda each: self._rows_of(each, record)):
             self.pending.stream_created(stream, at_us)
             if stream.id in record.complete:
@@ -176,13 +181,14 @@ class SessionState:
 
     def _rows_of(self, stream_id: str, reader: QueryRecord) -> StreamDefinition:
         """Return the definition of the derived stream that a query is the first to read."""
-        behind = [Behind(query_id, self.queries[query_id].query) for query_id in all_behind(stream_id)]
+        newest = filter(None, map(self.queries.newest, all_lineages(stream_id)))
+        behind = [Behind(record.id, record.query, number) for number, record in enumerate(newest)]
         names = {origin_of(stream): name for stream, name in reader.stream_names.items()}
         return derived_stream(stream_id, names[stream_id], behind)
 
-    def readers_of(self, query_id: str) -> list[QueryRecord]:
+    def readers_of(self, record: QueryRecord) -> list[QueryRecord]:
         """Return the queries that read the rows of a query, and are not finished."""
-        return self.lifecycle.readers_of(query_id)
+        return self.lifecycle.readers_of(record)
 
     # changelogs
 
@@ -212,6 +218,8 @@ class SessionState:
             touched.add(created.id)
         groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
         inactive.groups.update(groups)
+        for stream in changelog.streams_dropped:  # of those that are hidden the data plane knew until now
+            self.catalog.remove(stream)
         self.slots.truncate(changelog.capacity)
         self.plan.change(
             [(c.id, c.query) for c in changelog.created],

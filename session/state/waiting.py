@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from braid.operators.derived import behind
 from braid.operators.windows import SessionWindow, Window
 from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
 from braid.session.state.times import rfc3339
-from braid.sources.core.derived import is_derived, queries_behind
+from braid.sources.core.derived import is_derived
 from braid.sources.core.replays import origin_of
 
 REASONS = (
@@ -116,7 +117,7 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
 
 def _no_row_of_a_query(state: StreamState, since: int | None) -> dict[str, Any]:
     name = state.definition.name
-    whose = f"GET /queries/{queries_behind(state.definition.id)[0]} says what that waits for."
+    whose = f"GET /queries/{behind(state.definition)[0].id} says what that waits for."
     if since is None:
         return _reason("no_tuple", f"Query {name}, which it reads, has given no row since. {whose}", name)
     detail = f"Query {name}, which it reads, has given no row after {rfc3339(since)}, where the query begins. {whose}"

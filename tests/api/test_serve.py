@@ -202,7 +202,7 @@ def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.C
     assert "it is missing" in said
 
 
-@pytest.mark.parametrize("formats", [(), (1,), (4,)])
+@pytest.mark.parametrize("formats", [(), (1,), (5,)])
 def test_a_data_directory_of_another_format_is_refused_and_left_as_it_is(
     formats: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,7 +212,7 @@ def test_a_data_directory_of_another_format_is_refused_and_left_as_it_is(
         Storage(str(tmp_path)).put_json("format.json", {"format": number})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     said = refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
-    assert f"must have format 3, and has format {formats[0] if formats else 1}" in said
+    assert f"must have format 4, and has format {formats[0] if formats else 1}" in said
     assert "Start this version on an empty directory" in said
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "service.lock"}
     assert after == before

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from braid.engine.planning.derived_rows import extents_of, first_clocks, given_before, is_awaited, raised_by_rows
+from braid.engine.planning.derived_rows import (
+    extents_of,
+    first_clocks,
+    given_before,
+    is_awaited,
+    raised_by_rows,
+    still_there,
+)
 from braid.engine.planning.offsets import Given, Offset
-from braid.operators.derived import Behind, derived_stream
+from braid.operators.derived import Behind, behind, derived_stream, with_successor
 from braid.operators.event_times import ENDED
 from braid.operators.queries import Query
 from braid.sources.connectors.connector import Extent
@@ -21,8 +28,12 @@ WINDOWED = plan("SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECOND
 SELECTED = plan("SELECT price FROM purchases WHERE price > 3")
 
 
+def has_slot(query: str) -> bool:  # noqa: ARG001 - all have
+    return True
+
+
 def derived(**queries: Query) -> StreamDefinition:
-    behind = [Behind(name.replace("_", "-"), query) for name, query in queries.items()]
+    behind = [Behind(name.replace("_", "-"), query, number) for number, (name, query) in enumerate(queries.items())]
     return derived_stream("+".join(each.id for each in behind), "rows", behind)
 
 
@@ -64,13 +75,38 @@ def test_the_watermark_rises_with_the_batch_that_reads_all_rows_before_it() -> N
     stream = derived(q_1=WINDOWED, q_2=SELECTED)
     streams, given = {stream.id: stream}, {"q-1": Given(FIRST + 9, 16), "q-2": Given(FIRST + 1, 12)}
     all_read = {stream.id: {"0": FIRST + 9, "1": FIRST + 1}, "s-1": {"0": 3}}
-    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}) == {stream.id: 12}
-    assert raised_by_rows(streams, given, all_read, {"watermarks": {stream.id: 12}}) == {}
+    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}, has_slot) == {stream.id: 12}
+    assert raised_by_rows(streams, given, all_read, {"watermarks": {stream.id: 12}}, has_slot) == {}
     part = {stream.id: {"0": FIRST + 8, "1": FIRST + 1}}
-    assert raised_by_rows(streams, given, part, {"watermarks": {}}) == {}
-    assert raised_by_rows(streams, {**given, "q-2": Given(FIRST + 1)}, all_read, {"watermarks": {}}) == {}
+    assert raised_by_rows(streams, given, part, {"watermarks": {}}, has_slot) == {}
+    assert raised_by_rows(streams, {**given, "q-2": Given(FIRST + 1)}, all_read, {"watermarks": {}}, has_slot) == {}
     ended = {"q-1": Given(FIRST + 9, ENDED), "q-2": Given(FIRST + 1, ENDED)}
-    assert raised_by_rows(streams, ended, all_read, {"watermarks": {}}) == {stream.id: ENDED}
+    assert raised_by_rows(streams, ended, all_read, {"watermarks": {}}, has_slot) == {stream.id: ENDED}
+
+
+def test_a_query_that_was_replaced_is_waited_for_while_it_has_a_slot() -> None:
+    stream = with_successor(derived(q_1=WINDOWED), "q-1", Behind("q-5", WINDOWED), lambda _: True)
+    streams, given = {stream.id: stream}, {"q-1": Given(FIRST + 9, 12), "q-5": Given(FIRST + 1, 16)}
+    assert extents_of(stream, given, {"q-1": {"0": FIRST + 3}}) == {
+        "0": Extent(FIRST, FIRST + 9),
+        "1": Extent(FIRST + 1, FIRST + 1),
+    }
+    all_read = {"q-1": {"0": FIRST + 9, "1": FIRST + 1}}
+    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}, has_slot) == {"q-1": 12}
+    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}, lambda query: query == "q-5") == {"q-1": 16}
+    part = {"q-1": {"0": FIRST + 8, "1": FIRST + 1}}
+    assert raised_by_rows(streams, given, part, {"watermarks": {}}, lambda query: query == "q-5") == {}, "rows are left"
+    unborn = {**given, "q-5": Given()}
+    assert raised_by_rows(streams, unborn, {"q-1": {"0": FIRST + 9, "1": FIRST}}, {"watermarks": {}}, has_slot) == {}
+
+
+def test_partitions_of_queries_that_are_needed_no_more_are_forgotten() -> None:
+    once = with_successor(derived(q_1=WINDOWED), "q-1", Behind("q-5", WINDOWED), lambda _: True)
+    twice = with_successor(once, "q-5", Behind("q-7", SELECTED), lambda former: former.id != "q-1")
+    assert [(each.id, each.number, each.successor) for each in behind(twice)] == [("q-7", 2, None), ("q-5", 1, "q-7")]
+    reached = {"q-1": {"0": FIRST, "1": FIRST + 2, "2": FIRST}, "s-1": {"0": 7}}
+    kept = {"q-1": {"1": FIRST + 2, "2": FIRST}, "s-1": {"0": 7}}
+    assert still_there(reached, {"q-1": twice, "s-1": CATALOG["purchases"]}) == kept
 
 
 def test_a_risen_watermark_is_waited_for_by_windows_over_it_and_over_what_is_selected_from_it() -> None:

@@ -13,14 +13,16 @@ STREAM = "q-1+q-2.q-9"
 
 def test_past_rows_are_numbered_back_from_the_first_that_is_read_as_it_comes(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    assert past_of(storage, STREAM) is None
+    assert past_of(storage, STREAM, {}) is None
     deployments = [[3, {"s-1": None}], [5, {"s-1": 7}]]
-    parts = [
-        {"deployments": deployments, "batches": [[11, 0, 4], [12, 0, 1], [20, 1, 5]]},
-        {"deployments": [], "batches": []},
-    ]
+    parts = {
+        "0": {"deployments": deployments, "batches": [[11, 0, 4], [12, 0, 1], [20, 1, 5]]},
+        "1": {"deployments": [], "batches": []},
+        "4": None,
+    }
     write_past(storage, STREAM, parts)
-    assert past_of(storage, STREAM) == {"0": FIRST - 10, "1": FIRST}
+    reached = {"0": FIRST + 7, "1": FIRST + 7, "4": FIRST + 7}
+    assert past_of(storage, STREAM, reached) == {"0": FIRST - 10, "1": FIRST, "4": FIRST + 7}
     all_batches = [
         PastBatch(11, 3, {"s-1": None}, FIRST - 10),
         PastBatch(12, 3, {"s-1": None}, FIRST - 6),

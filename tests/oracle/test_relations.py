@@ -123,9 +123,10 @@ def test_a_query_that_others_read_is_kept_until_they_go(api: Api) -> None:
     first = f"SELECT k, COUNT(*) AS n FROM {stream} [RANGE 1 SECOND] GROUP BY k"
     api.create_queries([{"sql": first, "name": inner}])
     api.create_queries([{"sql": f"SELECT MAX(n) AS most FROM {inner} [RANGE 1 MINUTE]", "name": outer}])
+    other = first.replace("AS n", "AS m")
     for method, path, body in (
         ("DELETE", f"/queries/{inner}", None),
-        ("PUT", f"/queries/{inner}", {"sql": first}),
+        ("PUT", f"/queries/{inner}", {"sql": other}),
     ):
         refused = api.call(method, path, 409, json=body)
         assert outer in refused["detail"], refused
