@@ -51,7 +51,8 @@ def infer(
     """Print a CREATE STREAM statement that works on what is in a FILE, FOLDER or TOPIC; nothing is declared.
 
     The first rows of a FILE of this machine are sent to the service; its rows can be pushed to the stream. A FOLDER is
-    read where the service runs, and so is a TOPIC, by the stream as well. Comments say what was guessed, and why.
+    read where the service runs, and so is a TOPIC, by the stream as well. Comments say what was guessed, and why; pipe
+    the statement into `braid sql -` to declare the stream.
     """
     given = dict(options)
     path = Path(source)

@@ -83,7 +83,7 @@ def drop(braid: Client, name: str, kind: str | None, no_drain: bool, cascade: bo
         if refused.status == HTTPStatus.NOT_FOUND:
             for found, option in ((braid.streams(), "stream"), (braid.tables(), "table")):
                 if any(each["name"].lower() == name.lower() for each in found):
-                    click.echo(f"{name} is a {option}: braid drop --{option} {name}", err=True)
+                    raise click.ClickException(f"{name} is a {option}: braid drop --{option} {name}") from None
         raise
 
 
@@ -206,7 +206,7 @@ def _summary(query: Mapping[str, Any], with_reason: bool) -> dict[str, Any]:
         "name": "(subquery)" if query.get("subquery") else query.get("name"),
         "state": query.get("state"),
         "rows": query.get("rows_out"),
-        **({"no rows, since": REASONS.get(reason)} if with_reason else {}),
+        **({"why no rows": REASONS.get(reason)} if with_reason else {}),
         "deployed in": _seconds(query.get("deployment_latency_seconds")),
         "latency": _seconds(query.get("event_time_latency_seconds")),
         "sql": readable(query).get("sql"),

@@ -126,6 +126,7 @@ def _graph(graph: dict[str, Any], form: str, service: Service) -> Response:
     if len(body) > service.settings.max_page_bytes:
         raise TooLarge(
             f"A plan must have at most {service.settings.max_page_bytes} bytes (setting max_page_bytes); got"
-            f" {len(body)}. GET /queries/{{id}}/plan has that of one query, GET /queries lists them in pages."
+            f" {len(body)}. GET /queries/{{id}}/plan (braid explain ID) has that of one query, GET /queries lists them"
+            " in pages."
         )
     return Response(body, media_type=DOT if form == "dot" else "application/json")

@@ -152,7 +152,9 @@ class AccessRegistry:
         """Forget a key: requests with it are refused from now on. UnknownObject when there is none of the id."""
         with self._lock:
             if key_id not in self._keys:
-                raise UnknownObject(f"A key must exist to be revoked; got {key_id!r:.200}. GET /keys lists them.")
+                raise UnknownObject(
+                    f"A key must exist to be revoked; got {key_id!r:.200}. GET /keys (braid keys list) lists them."
+                )
             self._save(self._tenants, {other: key for other, key in self._keys.items() if other != key_id})
 
     # on disk

@@ -112,7 +112,7 @@ def check_replaced(record: QueryRecord) -> None:
         raise Conflict(
             f"Cannot replace query {record.id}: it is {record.state}. "
             + (
-                "Create a new one with POST /queries."
+                "Create a new one with POST /queries (braid query)."
                 if successor is None
                 else f"Replace {successor}, which replaced it."
             ),
@@ -141,9 +141,18 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
     shown_ids = ", ".join(shown) + (f" and {users - len(shown)} more" if users > len(shown) else "")
     raise Conflict(
         f"Cannot drop {kind} {name!r}: {f'query {shown_ids} uses' if users == 1 else f'queries {shown_ids} use'} it."
-        f" Delete {'it' if users == 1 else 'them'}, and wait until {'it is' if users == 1 else 'they are'} RETIRED.",
+        f" {_how_to_drop(kind, name, shown_ids, users)}",
         stream=name if kind == "stream" else None,
     )
+
+
+def _how_to_drop(kind: str, name: str, shown_ids: str, users: int) -> str:
+    one, them, all_of_them = (shown_ids, "it", "both") if users == 1 else ("ID", "them", "all")
+    first = f"Delete {them} at once first (?drain=false, braid drop {one} --no-drain)"
+    if kind == "table":
+        return f"{first}."
+    cascade = f"?cascade=true (braid drop --stream {name} --cascade, DROP STREAM … CASCADE)"
+    return f"{first}, or {all_of_them}: {cascade}."
 
 
 def uses(record: QueryRecord, object_id: str) -> bool:

@@ -329,6 +329,6 @@ def _names_of(records: Iterable[QueryRecord]) -> set[str]:
 
 def _not_allowed_now(record: QueryRecord, verb: str) -> Conflict:
     return Conflict(
-        f"Cannot {verb} query {record.id}: it is {record.state}. Create a new one with POST /queries.",
+        f"Cannot {verb} query {record.id}: it is {record.state}. Create a new one with POST /queries (braid query).",
         query_id=record.id,
     )

@@ -317,7 +317,8 @@ LONGEST_SHOWN = 200
 def unknown_query(id_or_name: str) -> UnknownObject:
     """Return the error for a query that is not there."""
     return UnknownObject(
-        f"There must be a query with this id or name; got {id_or_name[:LONGEST_SHOWN]!r}. GET /queries lists all."
+        f"There must be a query with this id or name; got {id_or_name[:LONGEST_SHOWN]!r}. GET /queries (braid queries)"
+        " lists all."
     )
 
 

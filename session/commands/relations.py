@@ -241,13 +241,24 @@ def check_unread(state: SessionState, records: Sequence[QueryRecord]) -> None:
         if readers:
             raise Conflict(
                 f"Cannot delete query {record.called}: {_named(state, readers)} its rows."
-                f" Delete {'it' if len(readers) == 1 else 'them'} first, or add ?cascade=true.",
+                f" {_how_to_delete(state, readers)}: ?cascade=true (braid drop --cascade, DROP QUERY … CASCADE).",
                 query_id=record.id,
             )
 
 
+def _how_to_delete(state: SessionState, readers: Sequence[QueryRecord]) -> str:
+    named = _readers(state, readers)
+    return f"Delete {named[0]} first, or both" if len(named) == 1 else "Delete these first, or all"
+
+
 def _named(state: SessionState, readers: Sequence[QueryRecord]) -> str:
-    """Return who reads, as the beginning of a sentence: subqueries are those that read them."""
+    """Return who reads, as the beginning of a sentence."""
+    named = _readers(state, readers)
+    return f"{', '.join(named[:20])} read{'s' * (len(named) == 1)}"
+
+
+def _readers(state: SessionState, readers: Sequence[QueryRecord]) -> list[str]:
+    """Return who reads: in place of subqueries, the queries that read these."""
     shown: dict[str, QueryRecord] = {}
     waiting = list(readers)
     while waiting:
@@ -256,8 +267,7 @@ def _named(state: SessionState, readers: Sequence[QueryRecord]) -> str:
             waiting += state.readers_of(record)
         else:
             shown[record.id] = record
-    named = [each.called for each in shown.values()]
-    return f"{', '.join(named[:20])} read{'s' * (len(named) == 1)}"
+    return [each.called for each in shown.values()]
 
 
 def with_readers(state: SessionState, records: Sequence[QueryRecord]) -> list[QueryRecord]:

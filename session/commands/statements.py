@@ -49,7 +49,8 @@ def read_create_stream(
         )
         return statement
     raise NotAllowed(
-        f"A stream must be declared with CREATE STREAM …; got {sql.strip()[:80]!r}. POST /sql takes every statement."
+        f"A stream must be declared with CREATE STREAM …; got {sql.strip()[:80]!r}. POST /sql (braid sql) takes every"
+        " statement."
     )
 
 
@@ -59,7 +60,8 @@ def read_create_table(sql: str, limits: StatementLimits = DEFAULT_LIMITS) -> Cre
     if isinstance(statement, CreateTable):
         return statement
     raise NotAllowed(
-        f"A table must be declared with CREATE TABLE …; got {sql.strip()[:80]!r}. POST /sql takes every statement."
+        f"A table must be declared with CREATE TABLE …; got {sql.strip()[:80]!r}. POST /sql (braid sql) takes every"
+        " statement."
     )
 
 

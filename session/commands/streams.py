@@ -93,8 +93,8 @@ class Streams:
             raised = self._state.catalog.state(name).raised
         if raised == ENDED:
             raise Conflict(
-                f"Stream {name!r} has ended (POST /streams/{name}/watermark), so it takes no more rows. Create another"
-                " stream for them.",
+                f"Stream {name!r} has ended (POST /streams/{name}/watermark, or braid push --end), so it takes no more"
+                " rows. Create another stream for them.",
                 stream=name,
             )
 

@@ -99,7 +99,8 @@ def _parse(cursor: BraidParser) -> Statement:
             cursor.advance()
             if cursor.at("FORMAT", "ANALYZE", "VERBOSE", "EXTENDED", "PLAN"):
                 raise cursor.not_allowed(
-                    "EXPLAIN is followed by a SELECT alone; GET /queries/{id}/plan says more of one that runs."
+                    "EXPLAIN is followed by a SELECT alone; GET /queries/{id}/plan (braid explain ID) says more of one"
+                    " that runs."
                 )
             return Explain(cursor.query())
         case "CREATE":

@@ -55,7 +55,7 @@ def plan_statement(
     if isinstance(statement, (CreateQuery, Explain)):
         statement = statement.select
     if not isinstance(statement, Select):
-        raise SqlNotAllowed("A query must be a SELECT; send other statements to POST /sql.")
+        raise SqlNotAllowed("A query must be a SELECT; send other statements to POST /sql (braid sql).")
     relations = Relations(catalog, lambda select, within: _plan(select, within, tables, limits))
     try:
         query = _plan(statement, relations, tables, limits)

@@ -188,7 +188,7 @@ def _parse_query(text: str, limits: StatementLimits) -> CreateQuery | Select:
         return statement
     raise NotAllowed(
         f"A query must be SELECT … or CREATE QUERY name AS SELECT …; got {text.strip()[:80]!r}."
-        " POST /sql takes every statement."
+        " POST /sql (braid sql) takes every statement."
     )
 
 

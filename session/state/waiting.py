@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from braid.operators.derived import behind
+from braid.operators.event_times import ENDED
 from braid.operators.windows import SessionWindow, Window
 from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
@@ -31,6 +32,8 @@ REASONS = (
     "ended",
     "failed",
 )
+
+_EARLIEST = "braid query --start earliest, or CREATE QUERY … WITH (start = 'earliest')"
 
 
 def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
@@ -66,15 +69,31 @@ def _by_state(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -
         case "PENDING":
             return _reason("pending", "It waits for the first batch that runs it.")
         case "PAUSED":
-            return _reason("paused", f"It is paused: POST /queries/{record.id}/resume has it go on.")
+            return _reason(
+                "paused", f"It is paused: POST /queries/{record.id}/resume (braid resume {record.id}) has it go on."
+            )
         case "DRAINING":
             return _reason("draining", "It is on its way out: only windows that are complete already still give rows.")
         case "RETIRED" | "FINISHED":
-            set_aside = "".join(_set_aside(state) for _, state in streams)
-            return next(_malformed(streams), _reason("ended", f"It is over, and no row will come.{set_aside}"))
+            return next(_malformed(streams), None) or next(_came_after_the_end(record, streams), _is_over(streams))
         case "FAILED":
             return _reason("failed", f"It failed: {record.error}")
     return None
+
+
+def _is_over(streams: Sequence[tuple[str, StreamState]]) -> dict[str, Any]:
+    return _reason("ended", f"It is over, and no row will come.{''.join(_set_aside(state) for _, state in streams)}")
+
+
+def _came_after_the_end(record: QueryRecord, streams: Iterable[tuple[str, StreamState]]) -> Iterator[dict[str, Any]]:
+    """Yield the streams that had ended without a row for the query, but with rows before it."""
+    for stream, state in streams:
+        since = (record.active_from or {}).get(stream)
+        if state.watermark == ENDED and None not in (since, state.clock) and state.clock == since:
+            name = state.definition.name
+            came = "its one row" if state.tuples == 1 else f"its {state.tuples} rows"
+            detail = f"Stream {name} has ended; {came} came before this query. Start it at the earliest: {_EARLIEST}."
+            yield _reason("ended", detail + _set_aside(state), name)
 
 
 def _unreadable(record: QueryRecord, catalog: Catalog) -> Iterator[dict[str, Any]]:
@@ -110,14 +129,15 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
         return _reason("no_tuple", f"No row of stream {name} has been read yet.", name)
     detail = (
         f"No row of stream {name} has been read that the query sees: {state.tuples} were read, none later than"
-        f" {rfc3339(since)}, where the query begins. A query that starts at 'earliest' sees them, too."
+        f" {rfc3339(since)}, where the query begins. A query that starts at the earliest sees them, too: {_EARLIEST}."
     )
     return _reason("no_tuple", detail + _set_aside(state), name)
 
 
 def _no_row_of_a_query(state: StreamState, since: int | None) -> dict[str, Any]:
     name = state.definition.name
-    whose = f"GET /queries/{behind(state.definition)[0].id} says what that waits for."
+    read = behind(state.definition)[0].id
+    whose = f"GET /queries/{read} (braid results {read}) says what that waits for."
     if since is None:
         return _reason("no_tuple", f"Query {name}, which it reads, has given no row since. {whose}", name)
     detail = f"Query {name}, which it reads, has given no row after {rfc3339(since)}, where the query begins. {whose}"
@@ -179,7 +199,7 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
         hint = "Windows before that had no row, or WHERE and HAVING let none through."
         return _not_over(last, reached, next_end, hint)
     if reached < first_end:
-        return _not_over(last, reached, first_end, "It is the query's first.")
+        return _not_over(last, reached, first_end, "It is the query's first window.")
     if fired is not None and fired < first_end:
         detail = f"The watermark of stream {last.definition.name} has passed the first window; its rows are formed."
         return _reason("watermark", detail, last.definition.name, reached, first_end)
@@ -198,9 +218,9 @@ def _not_over(state: StreamState, watermark: int, end: int, hint: str) -> dict[s
         detail += f"It follows the windows of that query, and the streams that these are of. {hint}"
     else:
         moves = rfc3339(end + state.definition.schema.lateness_us)
-        detail += (
-            f"A row with a time from {moves} on moves it there, and so does POST /streams/{name}/watermark. {hint}"
-        )
+        is_generated = state.definition.connector == "generator"
+        also = "will come by itself" if is_generated else f"so does POST /streams/{name}/watermark"
+        detail += f"A row with a time from {moves} on moves it there, and {also}. {hint}"
     return _reason("watermark", detail, name, watermark, end)
 
 

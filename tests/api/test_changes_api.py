@@ -161,7 +161,10 @@ def test_a_query_pauses_and_goes_on_with_its_rows_cursor_and_name(rest: Rest) ->
     assert 'braid_queries{state="PAUSED"} 1.0' in rest.client.get("/metrics").text
     settle(rest, query["id"])
     assert rest.post("/queries", {"sql": ALL, "name": "all"}, 409)["status"] == 409, "it keeps its name"
-    assert "Cannot drop stream 'purchases'" in rest.read(rest.client.delete("/streams/purchases"), 409)["detail"]
+    assert (
+        f"'purchases': query {query['id']} uses it. Delete it at once first (?drain=false, braid drop {query['id']}"
+        " --no-drain), or both: ?cascade=true (braid drop --stream purchases --cascade, DROP STREAM … CASCADE)."
+    ) in rest.read(rest.client.delete("/streams/purchases"), 409)["detail"]
     other_query = rest.query()
     assert other_query["slot"] == query["slot"], "it holds no slot"
     rest.select([tuple_at(3, user_id=3)], [other_query["slot"]])

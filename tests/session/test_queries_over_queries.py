@@ -81,7 +81,7 @@ def test_a_query_that_others_read_is_not_deleted(driver: Driver) -> None:
     driver.run(INNER, name="revenue")
     (middle,) = driver.run(OVER.format("revenue"), name="most")
     driver.run("SELECT m FROM most", name="all_of")
-    with pytest.raises(Conflict, match="most reads its rows"):
+    with pytest.raises(Conflict, match=r"most reads its rows\. Delete most first, or both: "):
         driver.session.queries.delete("revenue")
     itself = Replacement(OVER.format("all_of").replace("n", "m"))
     with pytest.raises(Conflict, match="which it replaces"):
@@ -118,7 +118,7 @@ def test_who_reads_a_query_reads_the_one_that_takes_its_place(driver: Driver) ->
         "aggregation:s-1:gem_pack",
         "stream:q-1",
     ) in edges
-    with pytest.raises(Conflict, match="most, q-4 read its rows"):
+    with pytest.raises(Conflict, match=r"most, q-4 read its rows\. Delete these first, or all: "):
         driver.session.queries.delete("revenue")
     driver.batch(failures={second["id"]: "evaluation raised"})
     assert driver.session.lookup.describe(outer)["error"] == "revenue, which it reads, failed: evaluation raised"
@@ -404,7 +404,8 @@ def test_what_a_query_over_a_query_waits_for_names_that_one(driver: Driver) -> N
     (outer,) = driver.run(OVER.format("revenue"))
     waiting = driver.session.lookup.describe(outer)["waiting_for"]
     assert waiting["detail"] == (
-        "Query revenue, which it reads, has given no row since. GET /queries/q-1 says what that waits for."
+        "Query revenue, which it reads, has given no row since. GET /queries/q-1 (braid results q-1) says what that"
+        " waits for."
     )
     minute = BEGINNING // (60 * SECOND) * 60 * SECOND
     driver.newest["q-1"] = minute

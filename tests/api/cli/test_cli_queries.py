@@ -31,7 +31,7 @@ def test_queries_are_listed_over_all_pages(braid: Braid) -> None:
 def test_a_list_says_why_queries_have_no_rows_where_some_have_none(service: Playback, braid: Braid) -> None:
     service.queries["q-2"]["waiting_for"] = {"reason": "watermark", "detail": "…"}
     lines = braid("queries").stdout.splitlines()
-    assert "no rows, since" in lines[0]
+    assert "why no rows" in lines[0]
     assert "its window is not over" in lines[2]
     assert "its window" not in lines[1] + lines[3]
 
@@ -69,7 +69,7 @@ def test_drop_of_what_is_not_there_is_refused(braid: Braid) -> None:
 def test_drop_of_a_stream_as_a_query_says_what_to_write(braid: Braid) -> None:
     result = braid("drop", "Purchases")
     assert result.exit_code == 1
-    assert result.stderr.startswith("Purchases is a stream: braid drop --stream Purchases\n")
+    assert result.stderr == "Error: Purchases is a stream: braid drop --stream Purchases\n"
 
 
 @pytest.mark.parametrize("kind", ["stream", "table"])

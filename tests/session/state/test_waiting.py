@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from braid.operators.event_times import ENDED
 from braid.operators.expressions import Column
 from braid.operators.joins.query import Join, JoinInput
 from braid.operators.query_parts import Output
@@ -87,7 +88,7 @@ def test_all_tuples_came_before_the_query_began() -> None:
     answer = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12})
     assert answer["reason"] == "no_tuple"
     assert "12 were read, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
-    assert "starts at 'earliest' sees them" in answer["detail"]
+    assert "starts at the earliest sees them, too: braid query --start earliest, or" in answer["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 3, "malformed": 4})
     assert "Of stream purchases, 3 late and 4 malformed rows are set aside; GET" in late["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 1})
@@ -109,6 +110,35 @@ def test_a_query_that_is_over_says_which_rows_were_set_aside() -> None:
     answer = why(over, purchases={"clock": 5, "tuples": 2, "late": 2, "malformed": 1})
     assert answer["reason"] == "ended"
     assert "Of stream purchases, 2 late and 1 malformed rows are set aside" in answer["detail"]
+
+
+@pytest.mark.parametrize("state", ["FINISHED", "RETIRED"])
+def test_a_query_of_a_stream_that_had_ended_says_how_to_see_its_rows(state: str) -> None:
+    def of_ended(since: int | None, **counts: int) -> dict[str, Any]:
+        found = catalog(purchases={"clock": 7, **counts})
+        found.state("purchases").watermark = ENDED
+        answer = waiting_for(replace(running(since=since), state=state), found)
+        assert answer is not None
+        return answer
+
+    answer = of_ended(7, tuples=60, late=2)
+    assert (answer["reason"], answer["stream"]) == ("ended", "purchases")
+    assert answer["detail"].startswith(
+        "Stream purchases has ended; its 60 rows came before this query. Start it at the earliest: braid query --start"
+        " earliest, or CREATE QUERY … WITH (start = 'earliest'). Of stream purchases, 2 late rows are set aside;"
+    )
+    assert "its one row came" in of_ended(7, tuples=1)["detail"]
+    for began_before in (None, 5):
+        assert of_ended(began_before, tuples=60)["detail"] == "It is over, and no row will come."
+
+
+def test_the_rows_of_a_generator_come_by_themselves() -> None:
+    found = Catalog()
+    definition = StreamDefinition("s-1", "purchases", SCHEMA, "generator", "")
+    found.add(StreamState(definition, clock=50 * SECOND, watermark=48 * SECOND, tuples=3))
+    answer = waiting_for(running(aggregation(window=MINUTE), since=40), found)
+    assert answer is not None
+    assert answer["detail"].endswith("on moves it there, and will come by itself. It is the query's first window.")
 
 
 @pytest.mark.parametrize("problem", [{"unavailable": "no broker answers"}, {"error": "no broker answers"}])
