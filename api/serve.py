@@ -149,7 +149,7 @@ def running(
         SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor), watchdog.counts
     )
     stopped = threading.Event()
-    url = _url(settings.host, listener.getsockname()[1])
+    url, data_dir = _url(settings.host, listener.getsockname()[1]), _data_dir(settings, storage)
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
         stack.callback(_stop_all, deliverers, DELIVERER_STOP_SECONDS)
@@ -160,7 +160,7 @@ def running(
         stack.callback(stopped.set)
         threading.Thread(target=_trim, args=(service, stopped), name="retention", daemon=True).start()
         threading.Thread(target=watchdog.follow, args=(stopped,), name="watchdog", daemon=True).start()
-        threading.Thread(target=_announce, args=(supervisor, url, stopped), name="ready", daemon=True).start()
+        threading.Thread(target=_announce, args=(supervisor, url, data_dir, stopped), name="ready", daemon=True).start()
         interpreter.tune()
         log.info("listening", extra={"fields": {"url": url, "data_dir": settings.data_dir}})
         yield service, [supervisor, *deliverers]
@@ -290,10 +290,10 @@ def _why_not_ready(supervisor: JobSupervisor) -> str | None:
     return None if supervisor.is_ready() else supervisor.why_not_ready()
 
 
-def _announce(supervisor: JobSupervisor, url: str, stopped: threading.Event) -> None:
+def _announce(supervisor: JobSupervisor, url: str, data_dir: str, stopped: threading.Event) -> None:
     while not stopped.wait(READY_POLL_SECONDS):
         if supervisor.is_ready():
-            print(f"Braid is ready at {url} (docs: /docs)", flush=True)
+            print(f"Braid is ready at {url} (docs: /docs, data: {data_dir})", flush=True)
             return
 
 

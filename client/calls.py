@@ -112,7 +112,8 @@ class Calls:
     async def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
         """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns of CSV.
 
-        `late`, if any, counts the accepted rows that are below the stream's watermark: no query sees them.
+        `late`, if any, counts the accepted rows that are below the stream's watermark: queries that run do not see
+        them.
         `events` is a frame (pandas, Polars, Arrow), a body in `format`, or dicts, whose times may be `datetime` and
         decimals `Decimal`. A large frame is pushed in several requests, the first with `key`.
         """
@@ -145,7 +146,7 @@ class Calls:
         return await self._object("POST", f"/streams/{segment(stream)}/watermark", body={"end": True})
 
     async def dead_letters(self, stream: str, after: str | None = None, limit: int | None = None) -> Object:
-        """Read the rows no query sees: `{"rows", "cursor"}`."""
+        """Read the late and malformed rows: `{"rows", "cursor"}`."""
         query = {"after": after, "limit": limit}
         return await self._object("GET", f"/streams/{segment(stream)}/dead-letters", query=query)
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from braid.api.cli.command import LABEL, CliCommand, json_option, with_client
-from braid.api.cli.output import print_json
+from braid.api.cli.output import note, print_json
 from braid.client import Client
 
 _SAMPLE_BYTES = 4 << 20
@@ -75,6 +75,12 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
         print_json([answer])
     else:
         click.echo(answer["sql"])
+        for column in answer.get("columns") or []:
+            if "would fit as well" in str(column.get("comment")):  # a pipe takes the comments of the statement along
+                note(
+                    f"Column {column['name']!r}: {column['comment']}. If that is how its times are written, save the"
+                    " statement, change 'timestamp.format' in it, and send it with `braid sql -`."
+                )
 
 
 def _sample_of(path: Path) -> bytes:

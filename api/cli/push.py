@@ -72,7 +72,8 @@ class Pushed:
         if self.late:
             click.echo(
                 f"{self.late} of the accepted rows {'is' if self.late == 1 else 'are'} late, below the watermark of"
-                f" {stream}: queries that run do not see them. `braid streams {stream} --dead-letters` lists them.",
+                f" {stream}: queries that run do not see them; a query that starts at 'earliest' does."
+                f" `braid streams {stream} --dead-letters` lists them. To push a file at most once, give --key.",
                 err=True,
             )
         if self.missing:

@@ -173,9 +173,9 @@ def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
         stream = streams.get(name, {})  # none where the query reads another
         if stream.get("late"):
             click.echo(
-                f"{stream['late']} rows of stream {name} were late, and no query sees them: they came more than its"
-                f" LATENESS ({stream['lateness_seconds']:g} s) after later ones. `braid infer` says which one fits;"
-                f" `braid streams {name} --dead-letters` lists them.",
+                f"{stream['late']} rows of stream {name} were late, and queries that run do not see them: they came"
+                f" more than its LATENESS ({stream['lateness_seconds']:g} s) after later ones. `braid infer` says which"
+                f" one fits; `braid streams {name} --dead-letters` lists them.",
                 err=True,
             )
         if count := stream.get("malformed"):

@@ -91,8 +91,8 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted. The
     body may be packed: `Content-Encoding: gzip` or `zstd`. `missing` lists the stream's columns that CSV lacks, if any:
-    they are NULL. `late` counts the accepted rows that are below the stream's watermark already, if any: no query sees
-    them, and they become dead letters. Others may turn out late when they are read.
+    they are NULL. `late` counts the accepted rows that are below the stream's watermark already, if any:
+    queries that run do not see them, and they become dead letters. Others may turn out late when they are read.
     """
     service.check_running()
     service.session.streams.check_open(name)
@@ -161,7 +161,7 @@ def _watermark_in(value: Any) -> int:
 async def read_dead_letters(
     name: str, service: ServiceDep, _: ReaderDep, after: After = None, limit: Limit = 1000
 ) -> Response:
-    """Read the rows that no query sees: late ones, and inputs that do not fit the schema.
+    """Read the rows that queries that run do not see: late ones, and inputs that do not fit the schema.
 
     There may be fewer than `limit` though more follow: an answer ends early once it is large. Those whose files are
     missing or damaged are passed over once: the page that follows them has a `gap`.

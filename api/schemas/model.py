@@ -55,7 +55,7 @@ class Gap(TypedDict):
 
 
 class DeadLetter(TypedDict):
-    """A row that no query sees, or that the sink of a query refused for good."""
+    """A row that came late or malformed, or that the sink of a query refused for good."""
 
     reason: Literal["late", "malformed", "refused"]
     detail: str

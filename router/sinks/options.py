@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from braid.sources.core.errors import NotAllowed
+from braid.sources.core.names import did_you_mean
 
 FLUSH_ROWS, FLUSH_SECONDS = "flush_rows", "flush_seconds"
 MAX_RETRIES, ON_ERROR = "sink.max_retries", "on_error"
@@ -28,7 +29,8 @@ def check_options(
     for option in options:
         if option not in (*required, *known, *COMMON) and not (endings and option.startswith(endings)):
             names = ", ".join(map(repr, (*required, *known, *COMMON)))
-            raise NotAllowed(f"Sink {connector!r} has no option {option!r}. It has {names}.")
+            meant = did_you_mean(option, (*required, *known, *COMMON))
+            raise NotAllowed(f"Sink {connector!r} has no option {option!r}. It has {names}.{meant}")
 
 
 def choice(connector: str, options: Mapping[str, str], option: str, choices: tuple[str, ...]) -> str:

@@ -25,14 +25,13 @@ from braid.sources.core.errors import BraidError, NotAllowed
 from braid.sources.core.names import name_key
 from braid.sources.core.schema import TIMESTAMP, VARCHAR
 from braid.sources.core.storage import Storage
-from braid.sources.core.watermark_options import HOUR, MAX_FUTURE, NONE, SECOND
+from braid.sources.core.watermark_options import HOUR, MAX_FUTURE, NONE, SECOND, TIMESTAMP_FORMAT
 from braid.sources.inference.columns import Column, times_within, words_of
 from braid.sources.inference.event_time import EventTime, choose_event_time
 from braid.sources.inference.places import KAFKA, sample_place
 from braid.sources.inference.sample import CSV, JSON, MAX_WIDTH, PARQUET, Sample, sample_parquet, sample_texts
 
 PUSH = "push"
-TIMESTAMP_FORMAT = "timestamp.format"
 LONGEST_NAME = 100
 MESSAGE_TIME = "timestamp"
 _PUSHED_AS = {CSV: "csv", JSON: "json", PARQUET: "arrow"}

@@ -102,7 +102,8 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
     if aggregate is not None:
         raise select.sql.not_allowed(
             f"An aggregate needs a window; write FROM {stream} [RANGE 8 SECONDS] for one result every 8 seconds,"
-            " or [RANGE 36500 DAYS] for one over all of a stream that ends.",
+            " or [RANGE 36500 DAYS] for one over all of a stream that ends"
+            " (files with bounded = 'true', `braid push --end`).",
             aggregate.at,
         )
     grouping_nodes = select.group_by or (() if select.having is None else (select.having,))

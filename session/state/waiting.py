@@ -154,7 +154,7 @@ def _malformed(streams: Iterable[tuple[str, StreamState]]) -> Iterator[dict[str,
 
 
 def _set_aside(state: StreamState) -> str:
-    """Return a sentence on the rows of a stream that no query sees, nothing where there are none."""
+    """Return a sentence on the late and malformed rows of a stream, nothing where there are none."""
     counts = [f"{count} {what}" for count, what in ((state.late, "late"), (state.malformed, "malformed")) if count]
     if not counts:
         return ""

@@ -99,7 +99,10 @@ class Watchdog:
             self.stalls += 1
             self._worked, self._share = self._silent - seconds, None
             fields = {"seconds": round(self._silent), "processes": [m.pid for m in members], "batch": sign[2] + 1}
-            log.error("the job makes no progress", extra={"fields": fields})
+            if sign[2]:
+                log.error("the job makes no progress", extra={"fields": fields})
+            else:  # compiling and loading are part of it
+                log.info("the first batch takes long", extra={"fields": fields})
         self._supervisor.stall = (
             f"The job has shown no sign of life for {self._silent:.0f} s; what hangs is ended and started anew."
         )

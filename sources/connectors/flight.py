@@ -21,8 +21,10 @@ import pyarrow.flight as fl
 from braid.sources.connectors.connector import Chunk, Extent, Malformed
 from braid.sources.connectors.offset_watch import OffsetWatch, WatchedConnector
 from braid.sources.core.errors import CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
+from braid.sources.core.names import did_you_mean
 from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition, StreamSchema
+from braid.sources.core.watermark_options import EVERY_STREAM
 from braid.sources.formats.record_batches import MatchedColumns, match_columns
 
 OPTIONS = ("location", "path", "consumer")
@@ -67,7 +69,8 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     """
     for option in options:
         if option not in OPTIONS:
-            raise NotAllowed(f"Connector 'flight' has no option {option!r}. It has {', '.join(map(repr, OPTIONS))}.")
+            has = f"It has {', '.join(map(repr, OPTIONS))}.{did_you_mean(option, (*OPTIONS, *EVERY_STREAM))}"
+            raise NotAllowed(f"Connector 'flight' has no option {option!r}. {has}")
     if "location" not in options:
         raise NotAllowed(
             "Connector 'flight' needs the address of its server. Add location = 'grpc://HOST:PORT' to WITH."

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from braid.sources.connectors.connector import Chunk, Extent
 from braid.sources.core.errors import NotAllowed
+from braid.sources.core.names import did_you_mean
 from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from braid.sources.core.watermark_options import OPTIONS
 
 DATASETS: dict[str, tuple[Field, ...]] = {
     "purchases": (
@@ -72,7 +74,8 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     known = ("dataset", "rate", "seed", "keys", "distribution")
     for option in options:
         if option not in known:
-            raise NotAllowed(f"Connector 'generator' has no option {option!r}. It has {_listed(known)}.")
+            meant = did_you_mean(option, (*known, *OPTIONS))
+            raise NotAllowed(f"Connector 'generator' has no option {option!r}. It has {_listed(known)}.{meant}")
     values = dict(options)
     if "dataset" not in values:
         if name.lower() not in DATASETS:

@@ -21,8 +21,10 @@ from braid.sources.connectors.one_row import OneRowConnector
 from braid.sources.connectors.push import PushConnector, check_local
 from braid.sources.core.confinement import OPEN, Confinement
 from braid.sources.core.errors import NotAllowed
+from braid.sources.core.names import did_you_mean
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
+from braid.sources.core.watermark_options import EVERY_STREAM
 from braid.sources.formats.columns import check_paths
 
 
@@ -63,7 +65,10 @@ class ConnectorKind:
 
 def _validate_push(declared: Declaration) -> None:
     if declared.options:
-        raise NotAllowed(f"Connector 'push' has no option {', '.join(map(repr, declared.options))}. Leave it out.")
+        meant = next(
+            filter(None, (did_you_mean(option, EVERY_STREAM) for option in declared.options)), " Leave it out."
+        )
+        raise NotAllowed(f"Connector 'push' has no option {', '.join(map(repr, declared.options))}.{meant}")
     if declared.storage is not None:
         check_local(declared.storage, declared.name)
 

@@ -14,7 +14,9 @@ from pyarrow import fs
 
 from braid.sources.core.errors import MalformedRequest, NotAllowed, TooLarge
 from braid.sources.core.locations import locate
+from braid.sources.core.names import did_you_mean
 from braid.sources.core.schema import Schema, fields_from_json, fields_to_json
+from braid.sources.core.watermark_options import TIMESTAMP_FORMAT
 from braid.sources.formats.csv_document import check_delimiter, decode_csv
 from braid.sources.formats.decoded import MalformedLine
 from braid.sources.formats.json_document import decode_json
@@ -91,8 +93,11 @@ def validate_table(connector: str, format: str, options: Mapping[str, str]) -> N
         raise NotAllowed("WITH must name the file of the table: path = 'packs.csv'.")
     unknown = sorted(set(options) - set(_OPTIONS[format]))
     if unknown:
-        known = ", ".join(_OPTIONS[format])
-        raise NotAllowed(f"A table with format {format!r} has no option {', '.join(unknown)}. It has {known}.")
+        known = ", ".join(map(repr, _OPTIONS[format]))
+        meant = did_you_mean(unknown[0], (*_OPTIONS[format], TIMESTAMP_FORMAT))
+        raise NotAllowed(
+            f"A table with format {format!r} has no option {', '.join(map(repr, unknown))}. It has {known}.{meant}"
+        )
     check_delimiter(options.get("delimiter", ","))
 
 

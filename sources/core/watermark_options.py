@@ -20,6 +20,9 @@ IDLE_TIMEOUT = "idle_timeout"
 ON_IDLE = "on_idle"
 PERCENTILE = "watermark_percentile"
 OPTIONS = (MAX_FUTURE, IDLE_TIMEOUT, ON_IDLE, PERCENTILE)
+TIMESTAMP_FORMAT = "timestamp.format"
+EVERY_STREAM = (*OPTIONS, TIMESTAMP_FORMAT)
+"""The options that streams of several connectors have."""
 WAIT, ADVANCE = "wait", "advance"
 NONE = "none"
 

@@ -38,6 +38,9 @@ _EXACT = Context(prec=76, Emin=-999_999, Emax=999_999, traps=[Inexact, InvalidOp
 _DECIMAL_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
+_NULLS = ("null", "na", "n/a", "none", "nil", "\\n")
+
+
 class UnfitError(Exception):
     """A value does not fit its column; the text says why, or is empty where that is plain to see."""
 
@@ -60,6 +63,8 @@ def complaint(name: str, column_type: ColumnType, value: Any, why: str) -> str:
     kind = str(column_type)
     kind = kind if len(kind) <= LONGEST_SHOWN else kind[:LONGEST_SHOWN] + "…"
     text = f"column {name!r} must be {article} {kind}, got {show(value)}"
+    if not why and isinstance(value, str) and value.strip().lower() in _NULLS:
+        why = "NULL is an empty field in CSV, null in JSON"
     return f"{text} ({why})" if why else text
 
 

@@ -150,18 +150,21 @@ def whole_numbers(doubles: pa.Array, column_type: ColumnType) -> pa.Array | None
         return None
 
 
-def find_column(names: Sequence[str], name: str) -> int:
+def find_column(names: Sequence[str], name: str, place: str = "The first line") -> int:
     """Return the place of a column: of exactly that name, else of one that differs in case, or in blanks around it.
 
-    MalformedRequest when it is not there, or several times.
+    ``place`` says where the names are. MalformedRequest when it is not there, or several times.
     """
     exact = [i for i, n in enumerate(names) if n == name]
     positions = exact or [i for i, n in enumerate(names) if n.strip().lower() == name.strip().lower()]
     if len(positions) != 1:
-        known = ", ".join(map(repr, names[:MAX_NAMES]))
-        detail = f"Column {name!r} must be there once, got it {len(positions)} times among {known}."
-        close = [] if positions else difflib.get_close_matches(name, names[:MAX_NAMES], n=1)
-        raise MalformedRequest(detail + (f" Is it {close[0]!r}?" if close else ""))
+        known = ", ".join(names[:MAX_NAMES])
+        if positions:
+            raise MalformedRequest(f"{place} must have column {name!r} once; it has {known}.")
+        close = difflib.get_close_matches(name, names[:MAX_NAMES], n=1)
+        raise MalformedRequest(
+            f"{place} lacks column {name!r}; it has {known}." + (f" Is it {close[0]!r}?" if close else "")
+        )
     return positions[0]
 
 

@@ -63,6 +63,9 @@ class CsvLayout:
             names = [(field or b"").decode() for field in fields]
         except UnicodeDecodeError:
             raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
+        if names == [""]:
+            wanted_names = delimiter.join(field.input_name for field in schema.read)
+            raise MalformedRequest(f"The file is empty; its first line must name the columns: {wanted_names}")
         lacking = tuple(f for f in schema.read if may_lack and not _has(names, f) and f.name not in schema.required)
         wanted = schema.read if len(lacking) == len(schema.read) else (f for f in schema.read if f not in lacking)
         try:
@@ -70,7 +73,7 @@ class CsvLayout:
         except MalformedRequest as problem:
             if any(_has(names, field) for field in schema.read):
                 raise
-            hint = f"The first line must name the columns, with {delimiter!r} between them."
+            hint = f"It must name the columns, with {delimiter!r} between them."
             raise MalformedRequest(f"{problem.detail} {hint}") from None
         return cls(delimiter, len(names), tuple(places.get(field.name) for field in schema.read))
 

@@ -73,7 +73,7 @@ def _position(source: pa.Schema, name: str) -> int:
         names = source.names
     except UnicodeDecodeError:
         raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
-    return find_column(names, name)
+    return find_column(names, name, "The Arrow schema")
 
 
 def _is_direct(arrow_type: pa.DataType, field: Field) -> bool:

@@ -14,9 +14,12 @@ _DATES = ("yyyy-MM-dd", "dd.MM.yyyy", "dd/MM/yyyy", "MM/dd/yyyy", "dd-MM-yyyy", 
 _SHORT_DATES = ("d.M.yyyy", "d/M/yyyy", "M/d/yyyy", "d.M.yy", "d/M/yy", "M/d/yy")
 _CLOCKS = ("HH:mm:ss", "HH:mm", "hh:mm a", "hh:mm:ss a")
 _SHORT_CLOCKS = ("H:mm[:ss]", "h:mm[:ss] a")
-_PATTERNS = (
-    *(f"{day} {clock}" for day in _DATES for clock in _CLOCKS),
-    *(f"{day} {clock}" for day in (*_DATES, *_SHORT_DATES) for clock in _SHORT_CLOCKS),
+_PATTERNS = sorted(
+    (
+        *(f"{day} {clock}" for day in _DATES for clock in _CLOCKS),
+        *(f"{day} {clock}" for day in (*_DATES, *_SHORT_DATES) for clock in _SHORT_CLOCKS),
+    ),
+    key=lambda pattern: pattern.startswith("d") and pattern.endswith(" a"),  # with AM and PM the month comes first
 )
 """All that are tried; of several that read as many texts, the first."""
 _LIKELY = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\s+\d", re.ASCII)

@@ -93,7 +93,7 @@ def sample_parquet(sources: Sequence[Any]) -> Sample:
         if rows >= MAX_ROWS or size >= _ARROW_BYTES:
             break
     if schema is None:
-        raise MalformedRequest("A sample must have a row; it has none.")
+        raise MalformedRequest("The sample is empty: at least one row is needed.")
     table = pa.Table.from_batches(pieces).slice(0, MAX_ROWS)
     columns = [column_of_arrow(f.name, table.column(i)) for i, f in enumerate(table.schema)]
     nested = [f for f in ParquetRows(sources[0]).schema if types.is_nested(f.type)]
@@ -140,7 +140,7 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
     check_delimiter(delimiter)
     heads = [record.decode().strip() for record in _head_of(first, delimiter)]
     if not heads:
-        raise MalformedRequest("A sample must have a row; it has none.")
+        raise MalformedRequest("The sample is empty: at least one row is needed.")
     if len(heads) > MAX_COLUMNS:
         raise MalformedRequest(f"CSV must have at most {MAX_COLUMNS} columns; got {len(heads)}.")
     header = options.get("header", "").lower()
@@ -160,7 +160,8 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
             else:
                 rows.append(fields)
     if not rows:
-        raise MalformedRequest(f"A sample must have a row of {len(names)} fields besides the names; it has none.")
+        lacks = "is empty" if names == [""] else f"has no row of {len(names)} fields besides the names"
+        raise MalformedRequest(f"The sample {lacks}: a line of names and at least one row are needed.")
     columns = [
         column_of_texts(name, [None if row[i] is None else row[i].decode() for row in rows])  # type: ignore[union-attr]
         for i, name in enumerate(names)

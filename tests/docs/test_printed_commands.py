@@ -25,7 +25,10 @@ def test_the_commands_print_what_the_pages_show(fresh_service: FreshService, tmp
         if command.text.startswith(("make setup", "source ")):
             continue  # it is done, and PATH has it
         if command.text == "braid serve":
-            ready = [line.replace("8080", str(service.port)) for line in command.output]
+            ready = [
+                line.replace("8080", str(service.port)).replace("/home/me/braid-data", str(service.data_dir))
+                for line in command.output
+            ]
             wait_until(
                 lambda ready=ready: set(ready) <= set(service.log.read_text().splitlines()),
                 SECONDS,

@@ -119,6 +119,9 @@ def test_a_query_is_opened_by_its_name_too(rest: Rest, person: Visit) -> None:
 def test_a_query_that_is_not_there_says_so(person: Visit) -> None:
     page = person.open("#/queries/q-99")
     expect(page.get_by_role("alert")).to_contain_text("q-99")
+    expect(page.locator("#shown").get_by_text("GET /queries (braid queries) lists all.")).to_have_count(1)
+    expect(page.get_by_role("tab", name="Rows")).to_have_count(0)
+    expect(page.get_by_role("button", name="Edit a copy")).to_have_count(0)
 
 
 def test_a_query_is_stopped_only_when_that_is_meant(rest: Rest, person: Visit) -> None:

@@ -96,7 +96,7 @@ def test_the_delimiter_of_csv_can_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "text", "message"),
     [
-        ("csv", "id,name\n1,a\n", "Column 'small' must be there once, got it 0 times among 'id', 'name'"),
+        ("csv", "id,name\n1,a\n", "The first line lacks column 'small'; it has id, name."),
         ("csv", "", "CSV with a row of names"),
         ("csv", CSV.replace(",3,0", ",3,zero"), "row 3: column 'small' must be an INT, got 'zero'"),
         ("csv", CSV.replace(",3,0", ",3,3000000000"), "it must lie in -2147483648..2147483647"),
@@ -207,7 +207,7 @@ def test_a_definition_is_read_as_it_was_written() -> None:
         ("kafka", "csv", {"path": "x"}, "must be 'file'; got 'kafka'"),
         ("file", "xml", {"path": "x"}, "one of 'csv', 'json', 'parquet'; got 'xml'"),
         ("file", "csv", {}, "path = 'packs.csv'"),
-        ("file", "json", {"path": "x", "delimiter": ";"}, "has no option delimiter. It has path"),
+        ("file", "json", {"path": "x", "delimiter": ";"}, "has no option 'delimiter'. It has 'path'"),
         ("file", "csv", {"path": "x", "delimiter": ";;"}, "no end of a line; got ';;'"),
         ("file", "csv", {"path": "x", "delimiter": "é"}, "one ASCII character"),
         ("file", "csv", {"path": "x", "delimiter": "\n"}, "no end of a line"),

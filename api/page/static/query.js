@@ -75,7 +75,9 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
       const problem = problemOrAway(error);
       if (problem === null) return;
       fail(problem.message);
-      if (problem.status === 404 || problem.status === 410) end();
+      if (problem.status !== 404 && problem.status !== 410) return;
+      end();
+      if (!query) panel.replaceChildren(el("div", { class: "head" }, title), trouble); // nothing more to show
     }
   }
 

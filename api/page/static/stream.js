@@ -1,4 +1,4 @@
-// One stream: columns, clocks, the rows that no query sees, and its end.
+// One stream: columns, clocks, its late and malformed rows, and its end.
 
 import { get, json, problemOrAway } from "./api.js";
 import { confirmed } from "./confirm.js";
@@ -30,7 +30,7 @@ export function showStream(panel, name, { announce }) {
     facts,
     el("h3", {}, "Columns"),
     table("Columns", ["Name", "Type", "Role"], columns),
-    el("h3", {}, `Dead letters: rows that no query sees; the oldest ${LETTERS} that are kept`),
+    el("h3", {}, `Dead letters: queries that run do not see these rows; the oldest ${LETTERS} that are kept`),
     none,
     el(
       "div",

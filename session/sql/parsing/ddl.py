@@ -15,11 +15,10 @@ from braid.sources.connectors.registry import CONNECTORS, validate_definition
 from braid.sources.connectors.static_table import format_of, validate_table
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import Schema, StreamSchema
+from braid.sources.core.watermark_options import TIMESTAMP_FORMAT as TIME_FORMAT
 from braid.sources.core.watermark_options import WatermarkOptions, split_options
 from braid.sources.formats.columns import check_paths
 from braid.sources.formats.time_formats import check_time_format
-
-TIME_FORMAT = "timestamp.format"
 
 
 def parse_create_stream(cursor: BraidParser) -> CreateStream:
@@ -175,5 +174,8 @@ def _check_options(
 
 def _offset_to_blame(error: NotAllowed, options: Mapping[str, tuple[str, int]], default: int) -> int:
     """Return the offset of the option that an error names, ``default`` when it names none."""
+    unknown = re.search(r"no option '([^']+)'", error.detail)
+    if unknown is not None and unknown[1] in options:
+        return options[unknown[1]][1]
     offsets = (at for key, (_, at) in options.items() if re.search(rf"\b{re.escape(key)}\b", error.detail))
     return next(offsets, default)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from braid.sources.core.confinement import Confinement
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.locations import check_local_file
+from braid.sources.core.names import did_you_mean
 from braid.sources.core.secret import check_secrets, is_reference, reveal
+from braid.sources.core.watermark_options import EVERY_STREAM
 
 EARLIEST, LATEST, TIMESTAMP, SPECIFIC = "earliest-offset", "latest-offset", "timestamp", "specific-offsets"
 MODES = (EARLIEST, LATEST, TIMESTAMP, SPECIFIC)
@@ -199,7 +201,8 @@ def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> K
     for option in options:
         if option not in (*_OPTIONS, *of_format) and not option.startswith(PREFIX):
             known = ", ".join(map(repr, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
-            raise NotAllowed(f"Connector 'kafka' has no option {option!r}. It has {known}.")
+            meant = did_you_mean(option, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", *EVERY_STREAM))
+            raise NotAllowed(f"Connector 'kafka' has no option {option!r}. It has {known}.{meant}")
     return KafkaOptions(
         options.get("topic", ""),
         {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)},

@@ -39,6 +39,16 @@ def test_the_first_rows_of_a_file_are_sent(
     assert (service.last().body, service.last().query["name"]) == (CSV[:10], "mine")
 
 
+def test_two_notations_that_fit_are_said_beside_the_statement(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    (tmp_path / "flights.csv").write_bytes(CSV)
+    column = {"name": "at", "type": "TIMESTAMP", "comment": "'dd/MM/yyyy HH:mm' would fit as well"}
+    assert braid("infer", str(tmp_path / "flights.csv")).stderr == ""
+    service.play(answer(INFERRED | {"columns": [column]}))
+    result = braid("infer", str(tmp_path / "flights.csv"))
+    assert result.stdout == INFERRED["sql"] + "\n"
+    assert result.stderr.startswith("Column 'at': 'dd/MM/yyyy HH:mm' would fit as well. If that is how")
+
+
 def test_of_large_parquet_the_first_rows_are_sent(
     service: Playback, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,8 +68,9 @@ def test_a_query_that_finishes_says_which_rows_it_did_not_see(service: Playback,
     status, _, err = ended(process)
     assert status == 0
     late = (
-        "1 rows of stream purchases were late, and no query sees them: they came more than its LATENESS (1.5 s) after"
-        " later ones. `braid infer` says which one fits; `braid streams purchases --dead-letters` lists them."
+        "1 rows of stream purchases were late, and queries that run do not see them: they came more than its LATENESS"
+        " (1.5 s) after later ones. `braid infer` says which one fits; `braid streams purchases --dead-letters` lists"
+        " them."
     )
     malformed = "2 rows of stream purchases were malformed. `braid streams purchases --dead-letters` lists them."
     said = [late, malformed] if has_rows else ["no row: All 9 inputs are malformed."]

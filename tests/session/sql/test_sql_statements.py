@@ -300,6 +300,12 @@ def test_statements_around_a_select_keep_its_text() -> None:
         (f"CREATE STREAM s ({T}) WITH (^connector = 'pulsar')", 422, "'kafka', 'flight', 'file'; got 'pulsar'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'xml')", 422, "takes format 'json' or 'arrow'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^path = 'x')", 422, "has no option 'path'. Leave it out"),
+        (
+            f"CREATE STREAM s ({T}) WITH (connector = 'push', format = 'json', ^timestamp_format = 'epoch-millis')",
+            422,
+            "has no option 'timestamp_format'. Did you mean 'timestamp.format'?",
+        ),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'file', ^replay_sped = 1)", 422, "mean 'replay_speed'?"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^connector = 'push')", 422, "given twice"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', ^speed = 'x')", 422, "has no option 'speed'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', ^dataset = 'x')", 422, "dataset must be one of"),

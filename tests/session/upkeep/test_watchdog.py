@@ -105,6 +105,21 @@ def test_what_does_nothing_is_ended(storage: Storage, start: Callable[[str], tup
     assert not storage.exists(OUTLASTED)
 
 
+def test_a_slow_first_batch_is_no_error(
+    storage: Storage, start: Callable[[str], tuple[Job, Watchdog]], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, watchdog = start(IDLE)
+    write_heartbeat(storage, 1)
+    watchdog.look(1.0)
+    watchdog.look(STALL)
+    assert watchdog.stalls == 1
+    assert not caplog.records
+    RecordLog(storage, BATCHES).append(1, {})
+    watchdog.look(1.0)
+    watchdog.look(STALL)
+    assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", "the job makes no progress")]
+
+
 def test_what_starts_is_given_time(start: Callable[[str], tuple[Job, Watchdog]]) -> None:
     job, watchdog = start(IDLE)
     watchdog.look(1.0)

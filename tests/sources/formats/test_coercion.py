@@ -104,6 +104,7 @@ def test_values_that_do_not_fit(column_type: ColumnType, value: Any) -> None:
 
 def test_messages_name_the_column_its_type_and_the_value() -> None:
     assert complaint("price", DOUBLE, "abc", "") == "column 'price' must be a DOUBLE, got 'abc'"
+    assert complaint("price", DOUBLE, "NULL", "").endswith("got 'NULL' (NULL is an empty field in CSV, null in JSON)")
     assert complaint("n", INT, True, "why") == "column 'n' must be an INT, got true (why)"
     assert complaint("n", INT, {"a": 1}, "").endswith("got an object")
     assert len(complaint("n", INT, "x" * 10_000, "")) < 200

@@ -42,6 +42,12 @@ def test_days_that_may_be_months_are_said() -> None:
     assert column.why == "'MM/dd/yyyy HH:mm' would fit as well"
 
 
+def test_with_am_and_pm_the_month_comes_first() -> None:
+    notation = notation_of(["03/01/26 06:07 AM", "03/02/26 06:07 PM"])
+    assert notation is not None
+    assert (notation.pattern, notation.other) == ("M/d/yy h:mm[:ss] a", "d/M/yy h:mm[:ss] a")
+
+
 def test_few_wrong_times_are_left_out() -> None:
     texts = [f"{day:02d}.03.2026 {hour:02d}:00" for day in range(1, 30) for hour in range(20)]
     column = column_of_texts("Datum", [*texts, "31.02.2026 10:00", None])
