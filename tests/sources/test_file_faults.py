@@ -33,7 +33,7 @@ from tests.sources.file_folders import (
 def test_a_file_that_cannot_be_one_of_the_stream_stops_it_until_it_is_gone(tmp_path: Path) -> None:
     wrong = {
         "parquet": (b"no Parquet", "must be parquet with the columns of the stream: It must be Parquet"),
-        "csv": (b"k,s\n1,a\n", "Column 't' must be there once"),
+        "csv": (b"k,s\n1,a\n", "The first line lacks column 't'"),
         "json": (gzip.compress(line(0)), "It must be text, got gzip. Put it there unpacked"),
     }
     for form, (content, says) in wrong.items():

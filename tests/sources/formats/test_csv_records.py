@@ -127,7 +127,7 @@ def test_fields_of_a_record(record: bytes, fields: list[bytes | None] | None) ->
 
 
 @pytest.mark.parametrize(
-    ("names", "says"), [(b'"big', "closed by quotes"), (b"\xff", "UTF-8"), (b"big,x", "'s' must be there once")]
+    ("names", "says"), [(b'"big', "closed by quotes"), (b"\xff", "UTF-8"), (b"big,x", "lacks column 's'")]
 )
 def test_names_that_are_not_those_of_the_columns_are_refused(names: bytes, says: str) -> None:
     with pytest.raises(MalformedRequest, match=says):
