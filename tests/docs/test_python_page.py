@@ -19,7 +19,7 @@ from tests.docs.pages import TOP, fences
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 def run_cell(source: str, names: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Queries that are replaced while others read them: these have exactly the rows of the old ones and the new ones.
+"""Queries that are replaced and paused while others read them: these have exactly the rows that all of them gave.
 
 What the replaced queries gave is taken by REST, as their readers would; DuckDB computes the readers' rows of that.
 """
@@ -76,6 +76,11 @@ class Replaced:
         body = {"sql": self._sql(key)}
         self.ids[key].append(self._api.change("PUT", f"/queries/{self.names[key]}", 201, body)["id"])
 
+    def rest(self, key: str) -> None:
+        """Pause a query that runs, or resume one that is paused."""
+        state = self._api.query(self.names[key])["state"]
+        self._api.change("POST", f"/queries/{self.names[key]}/{'resume' if state == 'PAUSED' else 'pause'}", 202)
+
     def rows(self, key: str, number: int = 0) -> list[dict[str, Json]]:
         """Return the rows of all queries that had a name, or of those from one of them on."""
         return [row for query in self.ids[key][number:] for row in all_rows(self._api, query)]
@@ -93,12 +98,15 @@ def run(api: Api, seed: int, between: Callable[[], None] = lambda: None) -> None
     for first in range(0, len(tuples), 100):
         push(api, stream, ({"k": k, "v": v, "ts": timestamp(t)} for k, v, t in tuples[first : first + 100]))
         between()
-        for key in draw.choices(["w", "p"], k=draw.randrange(3)):
-            replaced.replace(key)
+        for key in draw.choices(["w", "p"], k=draw.randrange(4)):
+            draw.choice([replaced.replace, replaced.replace, replaced.rest])(key)
         if first == 400:
             again = {"sql": READERS["some"][0].format_map(replaced.names)}
             readers["some"].append(api.change("PUT", f"/queries/{stream}_some", 201, again)["id"])
             later, number = create_later(api, replaced), len(replaced.ids["w"]) - 1
+    for key, name in replaced.names.items():
+        if api.query(name)["state"] == "PAUSED":
+            replaced.rest(key)
     end(api, stream)
     for query in (*(query for ids in readers.values() for query in ids[-1:]), later):
         api.wait_state(query, "FINISHED", deadline_seconds=SECONDS)

@@ -52,7 +52,8 @@ def start(service: Playback) -> Iterator[Start]:
         process: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-m", "braid.api.cli.start", *words],
             env=environment | {"BRAID_URL": service.url, "TERM": "xterm-256color"},
-            **(streams | options),
+            # the tests may run below nohup
+            **(streams | {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)} | options),
         )
         started.append(process)
         return process

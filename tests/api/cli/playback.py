@@ -26,7 +26,7 @@ from fastapi import FastAPI, Request, Response
 Braid = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 LAST_EPOCH = 7
 STREAM = {
     "name": "purchases",
