@@ -6,13 +6,14 @@ import { coloured, isEmpty, isQuery, offsetOf } from "./sql.js";
 
 const PAUSE_MS = 250;
 
-/** Set the editor up; `run(sql, name)` carries a statement out. */
+/** Set the editor up; `run(sql, { name, start })` carries a statement out; of a query, what is not said is left out. */
 export function editor(run) {
   const text = byId("sql");
   const colours = byId("colours");
   const verdict = byId("verdict");
   const button = byId("run");
   const name = byId("new-name");
+  const start = byId("new-start");
   let timer = null;
   let judging = null;
 
@@ -75,9 +76,10 @@ export function editor(run) {
     button.disabled = true;
     say(button, "Running …");
     try {
-      const done = await run(text.value, name.value.trim());
+      const said = { name: name.value.trim(), start: start.value };
+      const done = await run(text.value, Object.fromEntries(Object.entries(said).filter(([, value]) => value)));
       judge("good", done);
-      name.value = "";
+      name.value = start.value = "";
     } catch (error) {
       const problem = problemOrAway(error);
       if (!problem) judge("bad", error.message);

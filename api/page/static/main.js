@@ -90,10 +90,10 @@ every(COUNT_SECONDS, async () => {
 
 // what is asked
 
-async function run(sql, name) {
+async function run(sql, said) {
   showAnswer(null);
   if (isQuery(sql)) {
-    const query = await post("/queries?wait=10", name ? { sql, name } : { sql });
+    const query = await post("/queries?wait=10", { sql, ...said });
     location.hash = `#/queries/${query.id}`;
     refreshAll();
     return `Query ${query.name ?? query.id} is ${query.state}.`;
