@@ -76,10 +76,10 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
     else:
         click.echo(answer["sql"])
         for column in answer.get("columns") or []:
-            if "would fit as well" in str(column.get("comment")):  # a pipe takes the comments of the statement along
+            if column.get("type") == "TIMESTAMP" and column.get("comment"):  # a pipe takes those of the statement along
                 note(
-                    f"Column {column['name']!r}: {column['comment']}. If that is how its times are written, save the"
-                    " statement, change 'timestamp.format' in it, and send it with `braid sql -`."
+                    f"Column {column['name']!r}: {column['comment']}. To read its times in another way, save the"
+                    " statement, change it, and send it with `braid sql -`."
                 )
 
 

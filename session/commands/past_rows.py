@@ -13,7 +13,7 @@ from braid.session.commands.query_lookup import QueryLookup
 from braid.session.state.query_table import number_of
 from braid.session.state.session_state import SessionState
 from braid.sources.core.derived import is_replay_of_rows
-from braid.sources.core.replays import origin_of
+from braid.sources.core.replays import origin_of, query_of
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.storage import Storage
 
@@ -54,9 +54,11 @@ class PastRows:
     def _find(self, replay: str, definition: StreamDefinition, first_seq: int) -> None:
         """Write down which batches before one have rows of the queries behind a replay."""
         remove_past(self._storage, {stream.definition.id for stream in self._state.catalog.states()} | {replay})
+        reader = query_of(replay)
+        assert reader is not None, "a replay is for a query"
         partitions: dict[str, Mapping[str, Any] | None] = {}
         for each in behind(definition):
-            if each.successor is not None and number_of(each.successor) < number_of(replay):
+            if each.successor is not None and number_of(each.successor) < number_of(reader):
                 partitions[str(each.number)] = None
                 continue
             deployed = self._lookup.deployed(each.id)

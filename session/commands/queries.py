@@ -20,14 +20,13 @@ from braid.session.commands.named_relations import NamedRelations
 from braid.session.commands.plans import Plans
 from braid.session.commands.query_lookup import QueryLookup
 from braid.session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
+from braid.session.commands.readers import check_unread, with_readers
 from braid.session.commands.relations import (
     Resolution,
     check_relations,
-    check_unread,
-    succeeding_streams,
-    with_readers,
 )
 from braid.session.commands.starts import place, place_after, read_start
+from braid.session.commands.succession import succeeding_streams
 from braid.session.commands.table_rows import NamedTables, TableRows
 from braid.session.commands.writer import Command, CommandGroup, Started, Wake, Writer
 from braid.session.log.idempotency import current, current_key, has_effect

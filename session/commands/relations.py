@@ -1,4 +1,4 @@
-"""Queries that read queries: their subqueries as queries of their own, and what must hold for those that are read.
+"""Queries that read queries: their subqueries as queries of their own, and what must hold of those that they read.
 
 A subquery is a query that only others read. Where an equal one runs that gives the same rows from now on, it is shared,
 whoever wrote it in the tenant; it goes with the last query that reads it.
@@ -10,21 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from braid.operators.derived import Behind, derived_stream, gives_changes, shown_name, window_behind, with_successor
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Query
-from braid.operators.windows import RowWindow
 from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import PlannedQuery
-from braid.session.commands.starts import NOW, starts_now
+from braid.session.commands.starts import starts_now
+from braid.session.commands.succession import check_successor
 from braid.session.state.query_record import QueryRecord, subquery_key
 from braid.session.state.session_state import SessionState
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.one_row import is_one_row, one_row_stream
 from braid.sources.core.derived import all_lineages, derived_id, is_derived, lineages_of
 from braid.sources.core.errors import Conflict, LimitReached, NotAllowed
-from braid.sources.core.replays import origin_of
-from braid.sources.core.schema import StreamDefinition
 
 MAX_LEVELS = 32
 """How many queries may read one another in a chain."""
@@ -129,7 +126,7 @@ def check_relations(
                 " name.",
                 query_id=replaced.id,
             )
-        _check_successor(state, replaced, records[0])
+        check_successor(state, replaced, records[0])
     on_their_way = {record.id: record for record in new}
     for record in records:
         for lineage in _read_by(record.query):
@@ -179,104 +176,3 @@ def _check_readers(state: SessionState, records: Sequence[QueryRecord], limit: i
 
 def _read_by(query: Query) -> list[str]:
     return [lineage for stream in query.streams for lineage in lineages_of(stream)]
-
-
-def _check_successor(state: SessionState, replaced: QueryRecord, successor: QueryRecord) -> None:
-    """Raise Conflict for a query that cannot go on where one ends that others read."""
-    readers = state.readers_of(replaced)
-    if not readers:
-        return
-    former, latter = (derived_stream(replaced.lineage, "", [Behind(r.id, r.query)]) for r in (replaced, successor))
-    problem = None
-    if former.schema != latter.schema:
-        problem = f"it needs the columns {_columns(former)}; the new one has {_columns(latter)}"
-    elif gives_changes(replaced.query):
-        problem = "rows that EMIT STREAM gave of open windows would never be taken back"
-    elif successor.start not in (None, NOW):
-        problem = "it must begin where the old one ends: leave the start out"
-    elif (windows := window_behind(former)) != window_behind(latter) and any(_takes(windows, each) for each in readers):
-        problem = "its windows must be those of the old one, as readers take them from its rows"
-    if problem is not None:
-        raise Conflict(
-            f"Cannot replace query {replaced.called} so: {_named(state, readers)} its rows, and {problem}. Write it so,"
-            f" or delete {'that query' if len(readers) == 1 else 'these queries'} first.",
-            query_id=replaced.id,
-        )
-
-
-def _columns(stream: StreamDefinition) -> str:
-    schema = stream.schema
-    shown = [f"{shown_name(f.name)} {f.type}" for f in schema.fields if f.name not in schema.hidden]
-    return f"{', '.join(shown)}, with the event time {schema.event_time}"
-
-
-def _takes(windows: RowWindow | None, reader: QueryRecord) -> bool:
-    """Whether a reader of rows of some windows may have its windows from them."""
-    own = reader.query.row_window
-    return windows is not None and own is not None and own.window == windows.window
-
-
-def succeeding_streams(
-    state: SessionState, replaced: QueryRecord, successor: QueryRecord
-) -> tuple[StreamDefinition, ...]:
-    """Return the definitions that the streams with rows of a query get with its successor, replays among them."""
-
-    def is_needed(former: Behind) -> bool:
-        record = state.queries.find(former.id)
-        if record is None:
-            return False
-        return not record.is_freed(state.active_epoch) or (record.last_seq or 0) >= state.rows_needed_from
-
-    derived = state.catalog.derived_from(replaced.lineage)
-    definitions = [each.definition for each in state.catalog.states() if origin_of(each.definition.id) in derived]
-    latter = Behind(successor.id, successor.query)
-    return tuple(with_successor(each, replaced.id, latter, is_needed) for each in definitions)
-
-
-def check_unread(state: SessionState, records: Sequence[QueryRecord]) -> None:
-    """Raise Conflict for queries to delete that others read, which are not among them."""
-    ids = {record.id for record in records}
-    for record in records:
-        readers = [each for each in state.readers_of(record) if each.id not in ids]
-        if readers:
-            raise Conflict(
-                f"Cannot delete query {record.called}: {_named(state, readers)} its rows."
-                f" {_how_to_delete(state, readers)}: ?cascade=true (braid drop --cascade, DROP QUERY … CASCADE).",
-                query_id=record.id,
-            )
-
-
-def _how_to_delete(state: SessionState, readers: Sequence[QueryRecord]) -> str:
-    named = _readers(state, readers)
-    return f"Delete {named[0]} first, or both" if len(named) == 1 else "Delete these first, or all"
-
-
-def _named(state: SessionState, readers: Sequence[QueryRecord]) -> str:
-    """Return who reads, as the beginning of a sentence."""
-    named = _readers(state, readers)
-    return f"{', '.join(named[:20])} read{'s' * (len(named) == 1)}"
-
-
-def _readers(state: SessionState, readers: Sequence[QueryRecord]) -> list[str]:
-    """Return who reads: in place of subqueries, the queries that read these."""
-    shown: dict[str, QueryRecord] = {}
-    waiting = list(readers)
-    while waiting:
-        record = waiting.pop(0)
-        if record.is_subquery:
-            waiting += state.readers_of(record)
-        else:
-            shown[record.id] = record
-    return [each.called for each in shown.values()]
-
-
-def with_readers(state: SessionState, records: Sequence[QueryRecord]) -> list[QueryRecord]:
-    """Return queries and all that read them, itself or through others, readers first."""
-    found: dict[str, QueryRecord] = {}
-    waiting = list(records)
-    while waiting:
-        record = waiting.pop(0)
-        found.pop(record.id, None)
-        found[record.id] = record
-        waiting += state.readers_of(record)
-    return list(found.values())[::-1]

@@ -8,7 +8,7 @@ from typing import Any
 
 from braid.operators.event_times import ENDED
 from braid.session.commands.admission import check_new_name, check_unused, uses
-from braid.session.commands.relations import with_readers
+from braid.session.commands.readers import with_readers
 from braid.session.commands.statements import read_create_stream, to_definition
 from braid.session.commands.writer import Command, CommandGroup, Writer
 from braid.session.log.idempotency import current_key, has_effect

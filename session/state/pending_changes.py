@@ -64,8 +64,7 @@ class PendingChanges:
     @property
     def definitions(self) -> list[StreamDefinition]:
         """The streams to announce, for the first time or with another definition."""
-        told = (*self.streams_created.values(), *self.streams_changed.values())
-        return [definition for definition, _ in told]
+        return [definition for definition, _ in (*self.streams_created.values(), *self.streams_changed.values())]
 
     def created(self, query_id: str, at_us: int) -> None:
         """Let a query wait for its creation."""

@@ -24,7 +24,7 @@ from braid.sources.core.errors import CorruptData, Gone, MalformedRequest, NotAl
 from braid.sources.core.names import did_you_mean
 from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import StreamDefinition, StreamSchema
-from braid.sources.core.watermark_options import EVERY_STREAM
+from braid.sources.core.watermark_options import COMMON_OPTIONS
 from braid.sources.formats.record_batches import MatchedColumns, match_columns
 
 OPTIONS = ("location", "path", "consumer")
@@ -69,7 +69,7 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     """
     for option in options:
         if option not in OPTIONS:
-            has = f"It has {', '.join(map(repr, OPTIONS))}.{did_you_mean(option, (*OPTIONS, *EVERY_STREAM))}"
+            has = f"It has {', '.join(map(repr, OPTIONS))}.{did_you_mean(option, (*OPTIONS, *COMMON_OPTIONS))}"
             raise NotAllowed(f"Connector 'flight' has no option {option!r}. {has}")
     if "location" not in options:
         raise NotAllowed(

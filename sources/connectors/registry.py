@@ -24,7 +24,7 @@ from braid.sources.core.errors import NotAllowed
 from braid.sources.core.names import did_you_mean
 from braid.sources.core.schema import StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
-from braid.sources.core.watermark_options import EVERY_STREAM
+from braid.sources.core.watermark_options import COMMON_OPTIONS
 from braid.sources.formats.columns import check_paths
 
 
@@ -66,7 +66,7 @@ class ConnectorKind:
 def _validate_push(declared: Declaration) -> None:
     if declared.options:
         meant = next(
-            filter(None, (did_you_mean(option, EVERY_STREAM) for option in declared.options)), " Leave it out."
+            filter(None, (did_you_mean(option, COMMON_OPTIONS) for option in declared.options)), " Leave it out."
         )
         raise NotAllowed(f"Connector 'push' has no option {', '.join(map(repr, declared.options))}.{meant}")
     if declared.storage is not None:

@@ -21,8 +21,8 @@ ON_IDLE = "on_idle"
 PERCENTILE = "watermark_percentile"
 OPTIONS = (MAX_FUTURE, IDLE_TIMEOUT, ON_IDLE, PERCENTILE)
 TIMESTAMP_FORMAT = "timestamp.format"
-EVERY_STREAM = (*OPTIONS, TIMESTAMP_FORMAT)
-"""The options that streams of several connectors have."""
+COMMON_OPTIONS = (*OPTIONS, TIMESTAMP_FORMAT)
+"""The options that streams have whatever their connector, but for generators, which read no times."""
 WAIT, ADVANCE = "wait", "advance"
 NONE = "none"
 

@@ -158,7 +158,7 @@ def find_column(names: Sequence[str], name: str, place: str = "The first line") 
     exact = [i for i, n in enumerate(names) if n == name]
     positions = exact or [i for i, n in enumerate(names) if n.strip().lower() == name.strip().lower()]
     if len(positions) != 1:
-        known = ", ".join(names[:MAX_NAMES])
+        known = ", ".join(map(repr, names[:MAX_NAMES]))
         if positions:
             raise MalformedRequest(f"{place} must have column {name!r} once; it has {known}.")
         close = difflib.get_close_matches(name, names[:MAX_NAMES], n=1)

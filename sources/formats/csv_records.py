@@ -65,7 +65,7 @@ class CsvLayout:
             raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
         if names == [""]:
             wanted_names = delimiter.join(field.input_name for field in schema.read)
-            raise MalformedRequest(f"The file is empty; its first line must name the columns: {wanted_names}")
+            raise MalformedRequest(f"The first line is empty; it must name the columns: {wanted_names}")
         lacking = tuple(f for f in schema.read if may_lack and not _has(names, f) and f.name not in schema.required)
         wanted = schema.read if len(lacking) == len(schema.read) else (f for f in schema.read if f not in lacking)
         try:

@@ -156,7 +156,7 @@ TABLE = [
     events(b"{}", 400, "with gzip, x-gzip, zstd or without Content-Encoding", JSON | {"Content-Encoding": "br"}),
     Bad("POST", "/queries", 400, "without Content-Encoding", {"sql": ALL}, headers={"Content-Encoding": "gzip"}),
     events(b"not arrow", 400, "", ARROW),
-    events(b"{}", 400, "The first line lacks column 'time'; it has {}. It must", {"Content-Type": "text/csv"}),
+    events(b"{}", 400, "The first line lacks column 'time'; it has '{}'. It must", {"Content-Type": "text/csv"}),
     events(b"1,2", 400, "header=absent is not taken", {"Content-Type": "text/csv;header=absent"}),
     events(b"{}", 400, "content type", {"Content-Type": "text/plain"}),
     events(b"{}", 400, "content type", {}),

@@ -13,6 +13,7 @@ from tests.kit.client import Api, Json
 from tests.kit.duck import connected
 from tests.kit.fixtures import FreshService
 from tests.oracle.answers import SECONDS, all_rows, end, push, unique
+from tests.oracle.crashes import run_with_crashes
 from tests.oracle.relation_trees import Relation, Trees, timestamp, tuples_of
 
 pytestmark = pytest.mark.service
@@ -104,16 +105,7 @@ def test_rows_of_queries_over_queries_are_those_of_duckdb(api: Api, seed: int) -
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_rows_of_queries_over_queries_outlive_crashes(fresh_service: FreshService, seed: int) -> None:
-    service = fresh_service()
-    draw = random.Random(seed)
-
-    def crash() -> None:
-        if draw.random() < 0.5:
-            service.kill()
-            service.start()
-
-    with Api(service.url, on_unreachable=service.start) as api:
-        run(api, seed, 12, crash)
+    run_with_crashes(fresh_service, seed, lambda api, crash: run(api, seed, 12, crash))
 
 
 def test_a_query_that_others_read_is_kept_until_they_go(api: Api) -> None:

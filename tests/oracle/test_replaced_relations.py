@@ -17,6 +17,7 @@ from tests.kit.client import Api, Json
 from tests.kit.duck import connected
 from tests.kit.fixtures import FreshService
 from tests.oracle.answers import SECONDS, all_rows, end, push, unique
+from tests.oracle.crashes import run_with_crashes
 from tests.oracle.relation_trees import timestamp, tuples_of
 
 pytestmark = pytest.mark.service
@@ -163,13 +164,4 @@ def test_readers_go_on_with_the_query_that_takes_the_place_of_the_one_they_read(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 13))
 def test_readers_of_replaced_queries_outlive_crashes(fresh_service: FreshService, seed: int) -> None:
-    service = fresh_service()
-    draw = random.Random(seed)
-
-    def crash() -> None:
-        if draw.random() < 0.5:
-            service.kill()
-            service.start()
-
-    with Api(service.url, on_unreachable=service.start) as api:
-        run(api, seed, crash)
+    run_with_crashes(fresh_service, seed, lambda api, crash: run(api, seed, crash))

@@ -153,11 +153,11 @@ def test_a_successor_has_the_columns_of_the_one_whose_readers_go_on_with_it(driv
         (
             "revenue",
             INNER.replace("SUM(price)", "COUNT(*)"),
-            "n DOUBLE, with the event time window_time; the new one has",
+            "n DOUBLE, with the event time window_time; it has",
         ),
-        ("revenue", INNER.replace(" n ", " m "), "most, same_windows read its rows, and it needs the columns"),
-        ("revenue", INNER.replace("RANGE 8", "RANGE 4"), "its windows must be those of the old one"),
-        ("changes", INNER + " EMIT STREAM", "reader reads its rows, and rows that EMIT STREAM gave"),
+        ("revenue", INNER.replace(" n ", " m "), "most, same_windows read its rows. The new one needs the columns"),
+        ("revenue", INNER.replace("RANGE 8", "RANGE 4"), "needs the windows of the old one"),
+        ("changes", INNER + " EMIT STREAM", "reader reads its rows. Rows that EMIT STREAM gave"),
     ):
         with pytest.raises(Conflict, match=problem):
             driver.session.queries.begin_replace(name, Replacement(text)).wait()

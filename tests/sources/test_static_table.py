@@ -96,7 +96,7 @@ def test_the_delimiter_of_csv_can_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "text", "message"),
     [
-        ("csv", "id,name\n1,a\n", "The first line lacks column 'small'; it has id, name."),
+        ("csv", "id,name\n1,a\n", "The first line lacks column 'small'; it has 'id', 'name'."),
         ("csv", "", "CSV with a row of names"),
         ("csv", CSV.replace(",3,0", ",3,zero"), "row 3: column 'small' must be an INT, got 'zero'"),
         ("csv", CSV.replace(",3,0", ",3,3000000000"), "it must lie in -2147483648..2147483647"),

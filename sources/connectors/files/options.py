@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.names import did_you_mean
-from braid.sources.core.watermark_options import EVERY_STREAM
+from braid.sources.core.watermark_options import COMMON_OPTIONS
 from braid.sources.formats.csv_document import check_delimiter
 
 FORMATS = ("json", "csv", "parquet")
@@ -50,7 +50,7 @@ def read_options(format: str, options: Mapping[str, str]) -> FileOptions:
         known = ", ".join(map(repr, _OPTIONS[format]))
         raise NotAllowed(
             f"Connector 'file' with format {format!r} has no option {', '.join(map(repr, unknown))}. It has {known}."
-            f"{did_you_mean(unknown[0], (*_OPTIONS[format], *EVERY_STREAM))}"
+            f"{did_you_mean(unknown[0], (*_OPTIONS[format], *COMMON_OPTIONS))}"
         )
     switches = {"header": "true", "bounded": "false"}
     for name, default in switches.items():

@@ -15,7 +15,7 @@ from braid.sources.core.errors import NotAllowed
 from braid.sources.core.locations import check_local_file
 from braid.sources.core.names import did_you_mean
 from braid.sources.core.secret import check_secrets, is_reference, reveal
-from braid.sources.core.watermark_options import EVERY_STREAM
+from braid.sources.core.watermark_options import COMMON_OPTIONS
 
 EARLIEST, LATEST, TIMESTAMP, SPECIFIC = "earliest-offset", "latest-offset", "timestamp", "specific-offsets"
 MODES = (EARLIEST, LATEST, TIMESTAMP, SPECIFIC)
@@ -201,7 +201,7 @@ def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> K
     for option in options:
         if option not in (*_OPTIONS, *of_format) and not option.startswith(PREFIX):
             known = ", ".join(map(repr, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
-            meant = did_you_mean(option, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", *EVERY_STREAM))
+            meant = did_you_mean(option, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", *COMMON_OPTIONS))
             raise NotAllowed(f"Connector 'kafka' has no option {option!r}. It has {known}.{meant}")
     return KafkaOptions(
         options.get("topic", ""),

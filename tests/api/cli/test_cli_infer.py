@@ -46,7 +46,7 @@ def test_two_notations_that_fit_are_said_beside_the_statement(service: Playback,
     service.play(answer(INFERRED | {"columns": [column]}))
     result = braid("infer", str(tmp_path / "flights.csv"))
     assert result.stdout == INFERRED["sql"] + "\n"
-    assert result.stderr.startswith("Column 'at': 'dd/MM/yyyy HH:mm' would fit as well. If that is how")
+    assert result.stderr.startswith("Column 'at': 'dd/MM/yyyy HH:mm' would fit as well. To read its times")
 
 
 def test_of_large_parquet_the_first_rows_are_sent(

@@ -71,11 +71,11 @@ def test_it_is_read_as_a_whole_document_wherever_it_is_cut(
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "The file is empty; its first line must name the columns: k,x,s,t"),
-        (b"\n\n", "The file is empty"),
-        (b"k,x,s\n1,2,a\n", "The first line lacks column 't'; it has k, x, s.$"),
+        (b"", "The first line is empty; it must name the columns: k,x,s,t"),
+        (b"\n\n", "The first line is empty"),
+        (b"k,x,s\n1,2,a\n", "The first line lacks column 't'; it has 'k', 'x', 's'.$"),
         (f"1,2,a,{TIME}\n".encode(), "The first line lacks .* It must name the columns, with ',' between"),
-        (b"k,tt\n1,2\n", "it has k, tt. Is it 'tt'?"),
+        (b"k,tt\n1,2\n", "it has 'k', 'tt'. Is it 'tt'?"),
         (f"t,k,K\n{TIME},1,2\n".encode(), "must have column 'k' once"),
         (f't,t\n{TIME},{TIME}\n'.encode(), "must have column 't' once"),
         (b'"t\n', "closed by quotes"),
