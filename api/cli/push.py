@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import IO, Any
 import click
 
 from braid.api.cli.command import KEY, NAME, CliCommand, json_option, with_client
-from braid.api.cli.output import print_json
+from braid.api.cli.output import note, print_json
 from braid.api.cli.table import cell_text
 from braid.client import MEDIA_TYPES, BraidError, Client
 
@@ -117,6 +118,8 @@ def push(
     pushed = Pushed(as_json)
     for name in files or ("-",):
         file_form = form or _SUFFIXES.get(Path(name).suffix.lower(), "ndjson")
+        if name == "-" and sys.stdin.isatty():
+            note(f"Type rows as {file_form}; Ctrl-D on a line of its own ends them.")
         with click.open_file(name, "rb") as file:
             _push_file(braid, stream, file, file_form, key, pushed, name if len(files) > 1 else None)
     if pushed.pieces == 0:

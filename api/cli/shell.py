@@ -42,6 +42,10 @@ _HELP = r"""A statement ends with a semicolon and may take several lines. SELECT
 \q              leave (also Ctrl-D)"""
 
 
+_PLAIN_WORDS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
+"""What newcomers type alone on a line, as the command that it means."""
+
+
 class Quit(Exception):
     """The user leaves the shell."""
 
@@ -156,7 +160,13 @@ class NameCompleter(Completer):
 
 def is_whole(text: str) -> bool:
     """Say whether Enter runs a text: a backslash command, an empty line, or statements that all end."""
-    return text.lstrip().startswith("\\") or not words(split(text)[1])
+    return _command(text) is not None or not words(split(text)[1])
+
+
+def _command(text: str) -> str | None:
+    """Return the backslash command that a typed text is, if it is one."""
+    line = text.strip()
+    return line if line.startswith("\\") else _PLAIN_WORDS.get(line.rstrip("; ").lower())
 
 
 def history_file() -> Path:
@@ -197,7 +207,8 @@ def typed(braid: Client, **options: Any) -> Iterator[list[str]]:
             continue
         except EOFError:
             return
-        yield [text.strip()] if text.lstrip().startswith("\\") else split(text)[0]
+        command = _command(text)
+        yield split(text)[0] if command is None else [command]
 
 
 def piped(lines: Iterable[str]) -> Iterator[str]:

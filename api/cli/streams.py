@@ -11,6 +11,8 @@ from braid.api.cli.command import NAME, CliCommand, json_option, wait_option, wi
 from braid.api.cli.output import RowWriter, print_fields, print_json, print_list
 from braid.client import Client
 
+_PAGE_LETTERS = 1000
+
 
 @click.command(
     short_help="List the streams, or show one.",
@@ -24,18 +26,21 @@ from braid.client import Client
 )
 @click.argument("name", type=NAME, required=False)
 @click.option("--dead-letters", is_flag=True, help="Print the late and malformed rows of NAME, the oldest first.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N dead letters.")
 @json_option
 @with_client
-def streams(braid: Client, name: str | None, dead_letters: bool, as_json: bool) -> None:
+def streams(braid: Client, name: str | None, dead_letters: bool, limit: int | None, as_json: bool) -> None:
     """List the streams, or show the stream NAME with its columns, clock, watermark and counts.
 
     Late and malformed rows are dead letters: queries that run do not see them, and each says why. A reason such as
     `late, q-7` is from reading the past for q-7.
     """
+    if limit is not None and not dead_letters:
+        raise click.UsageError("--limit counts dead letters: give --dead-letters, too, or leave it out.")
     if dead_letters:
         if name is None:
             raise click.UsageError("--dead-letters are those of one stream: name it.")
-        _print_dead_letters(braid, name, as_json)
+        _print_dead_letters(braid, name, limit, as_json)
         return
     if name is None:
         declared = braid.streams()
@@ -77,12 +82,12 @@ def refresh(braid: Client, table: str, wait: float, as_json: bool) -> None:
         click.echo(f"table {answer['name']} {progress}; {answer['queries']} queries use it")
 
 
-def _print_dead_letters(braid: Client, stream: str, as_json: bool) -> None:
-    """Print all dead letters of a stream, and where files of some are gone, that."""
+def _print_dead_letters(braid: Client, stream: str, limit: int | None, as_json: bool) -> None:
+    """Print the dead letters of a stream, `limit` at most, and where files of some are gone, that."""
     writer = RowWriter(as_json)
     cursor = None
-    while True:
-        page = braid.dead_letters(stream, cursor)
+    while limit is None or limit > 0:
+        page = braid.dead_letters(stream, cursor, _PAGE_LETTERS if limit is None else min(limit, _PAGE_LETTERS))
         letters = page["rows"]
         writer.write(letters if as_json else [_readable_letter(letter) for letter in letters])
         if gap := page.get("gap"):
@@ -90,6 +95,7 @@ def _print_dead_letters(braid: Client, stream: str, as_json: bool) -> None:
         elif not letters:
             break
         cursor = page["cursor"]
+        limit = None if limit is None else limit - len(letters)
     if cursor is None and not as_json:
         click.echo(f"no row of {stream} was late or malformed", err=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from braid.api.cli.push import csv_pieces, ndjson_pieces
 from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, answer, problem
+from tests.api.cli.test_cli_query import ended, read_until, terminal
 
 EVENTS = "/streams/purchases/events"
 
@@ -117,6 +119,17 @@ def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start) -> None:
         service.wait_until(partial(pushed, number))
     out, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert (out, err) == (b"accepted 3, rejected 0\n", b"")
+
+
+def test_a_terminal_is_told_how_to_end_its_rows(service: Playback, start: Start) -> None:
+    with terminal(100) as (master_fd, terminal_fd):
+        process = start("push", "purchases", stdin=terminal_fd, stdout=terminal_fd, stderr=terminal_fd)
+        read_until(master_fd, b"Type rows as ndjson; Ctrl-D")
+        os.write(master_fd, b'{"a": 1}\n')
+        service.wait_until(lambda: bool(service.asked("POST", EVENTS)))
+        os.write(master_fd, b"\x04")
+        read_until(master_fd, b"accepted 1, rejected 0")
+        assert ended(process)[0] == 0
 
 
 @pytest.mark.parametrize(("form", "media_type"), [("json", "json"), ("arrow", "vnd.apache.arrow.stream")])

@@ -86,8 +86,9 @@ def test_enter_waits_for_the_semicolon_and_history_is_kept(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with create_pipe_input() as keys, Client(service.url) as client:
-        keys.send_text("SHOW\rQUERIES; SHOW STREAMS;\r\\d\r\x04")
-        assert list(typed(client, input=keys, output=DummyOutput())) == [["SHOW\nQUERIES", "SHOW STREAMS"], ["\\d"]]
+        keys.send_text("SHOW\rQUERIES; SHOW STREAMS;\r\\d\rhelp\rExit;\r\x04")
+        entered = list(typed(client, input=keys, output=DummyOutput()))
+    assert entered == [["SHOW\nQUERIES", "SHOW STREAMS"], ["\\d"], ["\\?"], ["\\q"]]
     history = tmp_path / "braid" / "history"
     assert "QUERIES; SHOW STREAMS;" in history.read_text(encoding="utf-8")
     assert stat.S_IMODE(history.parent.stat().st_mode) == 0o700

@@ -71,3 +71,7 @@ def test_dead_letters_are_printed_page_by_page(service: Playback, braid: Braid) 
     service.play(answer({"rows": [], "cursor": "c0"}))
     assert braid("streams", "purchases", "--dead-letters").stderr == "no row of purchases was late or malformed\n"
     assert braid("streams", "--dead-letters").exit_code == 2
+    service.play(answer({"rows": [bad, bad], "cursor": "c2"}))
+    assert len(braid("streams", "purchases", "--dead-letters", "--json", "--limit", "2").stdout.splitlines()) == 2
+    assert service.requests[-1].query["limit"] == "2"
+    assert "--dead-letters" in braid("streams", "purchases", "--limit", "2").stderr
