@@ -22,9 +22,10 @@ PAGE = (TOP / "docs" / "rest.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Generate the package ``braid_rest`` with the command of the page, and let it be imported."""
+    """Generate the package ``braid_rest`` with the commands of the page, and let it be imported."""
     folder = tmp_path_factory.mktemp("generated")
-    [command] = [c.text for c in printed_commands(PAGE) if c.text.startswith("openapi-python-client ")]
+    commands = [c.text for c in printed_commands(PAGE) if c.text.startswith(("curl -sS", "openapi-python-client "))]
+    assert len(commands) == 2
     with open_rest(folder / "data") as rest:
         environment = {
             **os.environ,
@@ -32,7 +33,12 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             "BRAID_URL": str(rest.client.base_url).rstrip("/"),
         }
         done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-e", "-c", "\n".join(commands)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
