@@ -21,10 +21,7 @@ from braid.session.commands.plans import Plans
 from braid.session.commands.query_lookup import QueryLookup
 from braid.session.commands.query_requests import Inherited, PlannedQuery, QueryRequest, Replacement, plan_requests
 from braid.session.commands.readers import check_unread, with_readers
-from braid.session.commands.relations import (
-    Resolution,
-    check_relations,
-)
+from braid.session.commands.relations import Resolution, check_relations
 from braid.session.commands.starts import place, place_after, read_start
 from braid.session.commands.succession import succeeding_streams
 from braid.session.commands.table_rows import NamedTables, TableRows

@@ -71,16 +71,19 @@ def test_slots_at_the_end_are_dropped_after_a_while(open_driver: Callable[..., D
 # time
 
 
+def state_after(driver: Driver, seconds: float) -> str:
+    """Return the state of query q-1 once the clock has gone on."""
+    driver.clock.advance(seconds)
+    driver.session.step()
+    return str(driver.session.lookup.describe("q-1")["state"])
+
+
 def test_a_ttl_deletes_with_drain_also_after_a_restart(driver: Driver) -> None:
     driver.run(CHEAP, ttl_seconds=60)
     driver.clock.advance(30)
     driver.crash()
-    driver.clock.advance(28)
-    driver.session.step()
-    assert driver.session.lookup.describe("q-1")["state"] == "RUNNING"
-    driver.clock.advance(2)
-    driver.session.step()
-    assert driver.session.lookup.describe("q-1")["state"] == "DRAINING"
+    assert state_after(driver, 28) == "RUNNING"
+    assert state_after(driver, 2) == "DRAINING"
     driver.flush()
     assert driver.changelogs()[-1]["deleted"] == [{"id": "q-1", "slot": 0, "drain": True}]
 
@@ -116,9 +119,7 @@ def test_a_retired_query_is_gone_after_its_retention(open_driver: Callable[..., 
     driver.session.queries.delete("q-1", drain=False)
     driver.flush()
     driver.batch()
-    driver.clock.advance(99)
-    driver.session.step()
-    assert driver.session.lookup.describe("q-1")["state"] == "RETIRED"
+    assert state_after(driver, 99) == "RETIRED"
     driver.clock.advance(1)
     driver.session.step()
     for _ in range(2):
