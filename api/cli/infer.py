@@ -24,11 +24,12 @@ _PARQUET = b"PAR1"
     examples=(
         "braid infer flights.csv",
         "braid infer flights.csv | braid sql -",
+        "zcat flights.csv.gz | braid infer - --name flights",
         "braid infer events/ --name purchases",
         "braid infer purchases --brokers localhost:9092",
     ),
 )
-@click.argument("source", metavar="FILE|FOLDER|TOPIC")
+@click.argument("source", metavar="FILE|FOLDER|TOPIC|-")
 @click.option("--name", help="Name of the stream; without it, after the file, folder or topic.")
 @click.option("--brokers", metavar="HOST:PORT,…", help="The Kafka brokers of TOPIC.")
 @click.option(
@@ -50,18 +51,19 @@ def infer(
 ) -> None:
     """Print a CREATE STREAM statement that works on what is in a FILE, FOLDER or TOPIC; nothing is declared.
 
-    The first rows of a FILE of this machine are sent to the service; its rows can be pushed to the stream. A FOLDER is
-    read where the service runs, and so is a TOPIC, by the stream as well. Comments say what was guessed, and why; pipe
-    the statement into `braid sql -` to declare the stream.
+    The first rows of a FILE of this machine, or of what is piped in for "-", are sent to the service; its rows can be
+    pushed to the stream. A FOLDER is read where the service runs, and so is a TOPIC, by the stream as well. Comments
+    say what was guessed, and why; pipe the statement into `braid sql -` to declare the stream.
     """
     given = dict(options)
     path = Path(source)
     if brokers is not None:
         answer = braid.infer_from("kafka", {"topic": source, "properties.bootstrap.servers": brokers, **given}, name)
-    elif path.is_file():
+    elif source == "-" or path.is_file():
         if given:
             raise click.UsageError("--option is for folders and topics: leave it out with a file.")
-        answer = braid.infer(_sample_of(path), name=name, file=path.name)
+        sample = _piped_sample() if source == "-" else _sample_of(path)
+        answer = braid.infer(sample, name=name, file="" if source == "-" else path.name)
     elif path.is_dir() or "://" in source:
         place = str(path.resolve()) if path.is_dir() else source
         answer = braid.infer_from("file", {"path": place, **given}, name)
@@ -81,6 +83,12 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
                     f"Column {column['name']!r}: {column['comment']}. To read its times in another way, save the"
                     " statement, change it, and send it with `braid sql -`."
                 )
+
+
+def _piped_sample() -> bytes:
+    with click.open_file("-", "rb") as piped:
+        head: bytes = piped.read(_SAMPLE_BYTES)
+        return head + piped.read(_SMALL_BYTES) if head.startswith(_PARQUET) else head
 
 
 def _sample_of(path: Path) -> bytes:

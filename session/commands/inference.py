@@ -229,7 +229,8 @@ def _of_event_time(time_: EventTime) -> list[str]:
     others = f" Others: {', '.join(map(repr, time_.others[:_MAX_SHOWN]))}." if time_.others else ""
     comments = [f"Event time: {column.name!r}, since {time_.why}.{others}"]
     if column.nulls:
-        comments.append(f"{column.nulls} row(s) have none there: they are malformed, and dead letters.")
+        such = f", but {column.misfits}" if column.misfits else ""
+        comments.append(f"{column.nulls} row(s) have none there{such}: they are malformed, and dead letters.")
     if time_.beyond:
         comments.append(f"{time_.beyond} row(s) have times beyond now: they are malformed, and dead letters.")
     lateness, disorder = interval_text(time_.lateness_us), time_.disorder
@@ -248,10 +249,11 @@ def _rows_of(sample: Sample) -> str:
 
 
 def _no_event_time(sample: Sample, columns: Sequence[Column], name: str) -> NotAllowed:
-    likely = [column.name for column in columns if {"time", "date", "day", "at"} & set(words_of(column.name))]
+    likely = [column for column in columns if {"time", "date", "day", "at"} & set(words_of(column.name))]
     advice = ""
     if likely:
-        advice = f" {', '.join(map(repr, likely[:_MAX_SHOWN]))} would do in one of these forms."
+        shown = [f"{c.name!r} has {c.misfits}" if c.misfits else repr(c.name) for c in likely[:_MAX_SHOWN]]
+        advice = f" One of these would do in such a form: {', '.join(shown)}."
     if 0 < len(columns) <= _MAX_SHOWN:
         declared = ", ".join(f"{quoted_name(column.name)} {column.type}" for column in columns)
         advice += (

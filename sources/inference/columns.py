@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -38,26 +39,23 @@ from braid.sources.core.schema import (
 from braid.sources.formats.arrow_checks import is_text, sound_array
 from braid.sources.formats.arrow_stream import DECIMALS, PER_SECOND, check_castable
 from braid.sources.formats.coercion import RANGES
-from braid.sources.formats.temporal import parse_date, parse_timestamp
+from braid.sources.formats.temporal import parse_date
+from braid.sources.inference.misfits import misfits_text
 from braid.sources.inference.notations import notation_of
+from braid.sources.inference.numbers import advice_on_numbers, is_double
 
 MISSING = np.iinfo(np.int64).min
 """Stands for NULL among times."""
 MIN_GAPPED = 20
 """So many whole floats beside NULLs are integers that were written by a program whose integers have no NULL."""
 MAX_DIGITS = 38
-_FEW = 0.01
-"""Such a part of the values may be mistakes."""
 MAX_MEMBERS = 100
 """Objects with more members in the sample are no STRUCT: what they have depends on the tuple."""
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,37})", re.ASCII)
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d{0,14})\.0+", re.ASCII)
-_NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?", re.ASCII)
-_PLUS = re.compile(r"\+[\d.]+", re.ASCII)
+_EPOCH = re.compile(r"\d{9,19}(\.\d+)?", re.ASCII)
 _BOOLEANS = ("true", "false")
-_PLACEHOLDERS = ("na", "n/a", "nan", "null", "none", "nil", "-", "?", "inf", "-inf", "")
 
 Times = npt.NDArray[np.int64]
 
@@ -70,7 +68,7 @@ class Column:
     counts its NULLs, and times that cannot be read. ``times`` are microseconds since 1970 by row, :data:`MISSING` for
     these, of a column that can be the event time; ``time_format`` is the ``timestamp.format`` that it takes then,
     nothing for a TIMESTAMP. ``parts`` are the members of a STRUCT of JSON. ``source`` is the path of what is such a
-    member.
+    member. ``misfits`` shows the first values that are no times, of a text column without times its first value.
     """
 
     name: str
@@ -81,6 +79,7 @@ class Column:
     time_format: str = ""
     parts: tuple[Column, ...] = ()
     source: str = ""
+    misfits: str = ""
 
 
 # an epoch number by its size: so many of them a second; and whether such a number is as likely something else
@@ -122,21 +121,9 @@ def column_of_texts(name: str, texts: Sequence[str | None]) -> Column:
         return _of_integers(name, [None if text is None else int(text) for text in texts], nulls)
     if all(_WHOLE.fullmatch(word) or _WHOLE_FLOAT.fullmatch(word) for word in words):
         return _of_whole_floats(name, len(texts) - nulls, len(words), nulls)
-    if all(map(_is_double, words)):
-        return Column(name, DOUBLE, nulls=nulls)
-    column = _of_times(name, texts, values, nulls)
-    if column is not None:
-        return column
-    if all(map(_DECIMAL_COMMA.fullmatch, words)):
-        why = "numbers with a decimal comma: CAST(REPLACE(…, ',', '.') AS DOUBLE)"
-        return Column(name, VARCHAR, why, nulls)
-    others = {word for word in words if not _is_double(word)}
-    are_few = sum(text is not None and text.strip() in others for text in texts) <= _FEW * (len(texts) - nulls)
-    are_placeholders = all(word.lower() in _PLACEHOLDERS for word in others)
-    if len(others) <= 2 < len(words) and (are_few or are_placeholders):
-        shown = " and ".join(map(repr, sorted(others)))
-        return Column(name, VARCHAR, f"numbers beside {shown}: CAST(… AS DOUBLE) gives NULL for these", nulls)
-    return Column(name, VARCHAR, nulls=nulls)
+    if all(map(is_double, words)):
+        return _with_epochs(Column(name, DOUBLE, nulls=nulls), texts)
+    return _of_times(name, texts, nulls) or _with_epochs(_of_text(name, texts, nulls), texts)
 
 
 def column_of_json(name: str, values: Sequence[Any]) -> Column:
@@ -156,9 +143,9 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
             return Column(name, None, "numbers beyond DOUBLE", nulls)
         if all(number.is_integer() and abs(number) < 10**15 for number in numbers):
             return _of_whole_floats(name, len(present), len(numbers), nulls)
-        return Column(name, DOUBLE, nulls=nulls)
+        return _with_epochs(Column(name, DOUBLE, nulls=nulls), values)
     if kinds == {str}:
-        return _of_times(name, values, set(present), nulls) or Column(name, VARCHAR, nulls=nulls)
+        return _of_times(name, values, nulls) or Column(name, VARCHAR, nulls=nulls)
     if kinds == {dict}:
         parts = tuple(column_of_json(part, [(value or {}).get(part) for value in values]) for part in _names(present))
         declared = _struct_of(parts)
@@ -167,7 +154,7 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
     if declared is not None:
         return Column(name, declared, nulls=nulls, parts=parts)
     several = f"values of several types: {', '.join(sorted(map(_kind_of, kinds)))}" if len(kinds) > 1 else ""
-    return Column(name, JSON, several or "parts that differ from tuple to tuple", nulls)
+    return _with_epochs(Column(name, JSON, several or "parts that differ from tuple to tuple", nulls), values)
 
 
 def times_within(columns: Iterable[Column], path: str = "$") -> Iterator[Column]:
@@ -220,10 +207,7 @@ def column_of_arrow(name: str, array: pa.Array | pa.ChunkedArray) -> Column:
     if column_type.members:
         return Column(name, column_type, nulls=values.null_count)
     if column_type == VARCHAR:
-        texts = values.to_pylist()
-        present = {text for text in texts if text is not None}
-        times = _of_times(name, texts, present, values.null_count) if present else None
-        return times or Column(name, VARCHAR, nulls=values.null_count)
+        return _of_times(name, values.to_pylist(), values.null_count) or Column(name, VARCHAR, nulls=values.null_count)
     if column_type in (INT, BIGINT):
         return _of_integers(name, values.to_pylist(), values.null_count, column_type)
     if column_type == TIMESTAMP:
@@ -316,34 +300,55 @@ def _double(number: Any) -> float:
         return math.inf
 
 
-def _is_double(text: str) -> bool:
-    return (
-        _NUMBER.fullmatch(text) is not None and not _PLUS.fullmatch(text) and math.isfinite(float(text))
-    )  # +49 30 … are telephone numbers
-
-
-def _of_times(name: str, texts: Sequence[str | None], values: set[str], nulls: int) -> Column | None:
-    """Return a TIMESTAMP or DATE column if all texts are such, and a VARCHAR if a pattern reads nearly all as times."""
-    try:
-        us = {text: parse_timestamp(text) for text in values}
-        return Column(name, TIMESTAMP, nulls=nulls, times=_array_of([None if t is None else us[t] for t in texts]))
-    except ValueError:
-        pass
-    try:
-        for text in values:
-            parse_date(text)
-    except ValueError:
-        return _of_notation(name, texts)
-    return Column(name, DATE, nulls=nulls)
-
-
-def _of_notation(name: str, texts: Sequence[str | None]) -> Column | None:
+def _of_times(name: str, texts: Sequence[str | None], nulls: int) -> Column | None:
+    """Return a TIMESTAMP or DATE column if all texts are such, and a VARCHAR if most are times in one notation."""
     notation = notation_of(text for text in texts if text is not None)
     if notation is None:
         return None
     us = [None if text is None else notation.times.get(text) for text in texts]
-    why = f"{notation.other!r} would fit as well" if notation.other else ""
-    return Column(name, VARCHAR, why, us.count(None), _array_of(us), notation.pattern)
+    times = _array_of(us)
+    if us.count(None) == nulls and not notation.pattern:
+        return Column(name, TIMESTAMP, nulls=nulls, times=times)
+    if all(text is None or _is_date(text) for text in texts):
+        return Column(name, DATE, "", us.count(None), times, notation.pattern)
+    misfits = _misfits(texts, us)
+    why = f"times beside {misfits}" if misfits else ""
+    if notation.other:
+        why = f"{notation.other!r} would fit as well"
+    return Column(name, VARCHAR, why, us.count(None), times, notation.pattern, misfits=misfits)
+
+
+def _with_epochs(column: Column, values: Sequence[Any]) -> Column:
+    """Return a column with the times of its numbers since 1970, fractions or texts, if most values are such."""
+    numbers = [Decimal(text) if _EPOCH.fullmatch(text := str(value).strip()) else None for value in values]
+    present = [int(number) for number in numbers if number is not None]
+    are_most = 2 * len(present) >= sum(value is not None for value in values)
+    epoch = _epoch_of(column.name, present) if are_most else ""
+    if not epoch:
+        return column
+    per_second, _ = _EPOCHS[epoch]
+    us = [None if number is None else int(number * 10**6 // per_second) for number in numbers]
+    misfits = _misfits(values, us)
+    why = f"{EPOCH_WORDS[epoch]} since 1970{f' beside {misfits}' if misfits else ''}"
+    return replace(column, why=why, nulls=us.count(None), times=_array_of(us), time_format=epoch, misfits=misfits)
+
+
+def _of_text(name: str, texts: Sequence[str | None], nulls: int) -> Column:
+    odd = [(row, text) for row, text in enumerate(texts, 1) if text is not None][:1]
+    return Column(name, VARCHAR, advice_on_numbers(texts), nulls, misfits=misfits_text(odd))
+
+
+def _misfits(values: Sequence[Any], read: Sequence[int | None]) -> str:
+    both = enumerate(zip(values, read, strict=True), 1)
+    return misfits_text([(row, str(value)) for row, (value, us) in both if value is not None and us is None])
+
+
+def _is_date(text: str) -> bool:
+    try:
+        parse_date(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _array_of(us: Sequence[int | None]) -> Times:

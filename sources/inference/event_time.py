@@ -103,7 +103,7 @@ def rounded(us: int) -> int:
     return next((step for step in _STEPS if step >= us), min(-(-us // DAY), _LONGEST_DAYS) * DAY)
 
 
-def _rank(column: Column) -> tuple[bool, bool, bool, int]:
+def _rank(column: Column) -> tuple[bool, bool, bool, bool, int]:
     """Return what sorts candidates, the likeliest first."""
     assert column.times is not None
     name, words = column.name.lower(), set(words_of(column.name))
@@ -115,7 +115,8 @@ def _rank(column: Column) -> tuple[bool, bool, bool, int]:
         likeness = 3
     else:
         likeness = 1 if words & _LIKELY else 2
-    return column.nulls > 0, is_constant, column.type != TIMESTAMP, likeness
+    are_dates = bool(column.time_format) and column.time_format not in EPOCH_WORDS and ":" not in column.time_format
+    return are_dates, column.nulls > 0, is_constant, column.type != TIMESTAMP, likeness
 
 
 def _reason(column: Column, others: Sequence[str]) -> str:

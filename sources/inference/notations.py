@@ -1,4 +1,4 @@
-"""Times in local notations, such as ``31.01.2026 14:05``: which pattern of ``timestamp.format`` reads such a column."""
+"""The notation of a column of times: RFC 3339, or a pattern of ``timestamp.format``, such as ``dd.MM.yyyy HH:mm``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
+from braid.sources.formats.temporal import parse_timestamp
 from braid.sources.formats.time_patterns import read_pattern
 
+RFC_3339 = ""
+"""Stands for the notation that needs no ``timestamp.format``."""
 _DATES = ("yyyy-MM-dd", "dd.MM.yyyy", "dd/MM/yyyy", "MM/dd/yyyy", "dd-MM-yyyy", "yyyy/MM/dd")
 _SHORT_DATES = ("d.M.yyyy", "d/M/yyyy", "M/d/yyyy", "d.M.yy", "d/M/yy", "M/d/yy")
 _CLOCKS = ("HH:mm:ss", "HH:mm", "hh:mm a", "hh:mm:ss a")
@@ -21,16 +24,20 @@ _PATTERNS = sorted(
     ),
     key=lambda pattern: pattern.startswith("d") and pattern.endswith(" a"),  # with AM and PM the month comes first
 )
+_NOTATIONS = (RFC_3339, *_PATTERNS, *_DATES)
 """All that are tried; of several that read as many texts, the first."""
-_LIKELY = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\s+\d", re.ASCII)
-_NEARLY_ALL = 0.95
-"""A pattern must read such a part of the texts that differ; the others are wrong."""
+_LIKELY = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}", re.ASCII)
+_MOST = 0.5
+"""A notation must read such a part of the texts that differ; the others are wrong."""
 _LOOKED_AT = 50
 
 
 @dataclass(frozen=True)
 class Notation:
-    """A pattern, the microseconds since 1970 of the texts that it reads, and another that reads them, too, if any."""
+    """A pattern, the microseconds since 1970 of the texts that it reads, and another that reads them, too, if any.
+
+    ``pattern`` is :data:`RFC_3339` for times in that notation.
+    """
 
     pattern: str
     times: dict[str, int]
@@ -38,12 +45,12 @@ class Notation:
 
 
 def notation_of(texts: Iterable[str]) -> Notation | None:
-    """Return how nearly all of some texts are written as times of a day, None where no pattern reads them."""
+    """Return how most of some texts are written as times or dates, None where no notation reads them."""
     distinct = list(dict.fromkeys(texts))
     first = list(islice(distinct, _LOOKED_AT))
-    if sum(_LIKELY.match(text) is not None for text in first) < len(first) / 2:
+    if sum(_LIKELY.match(text) is not None for text in first) < len(first) * _MOST:
         return None
-    likely = [pattern for pattern in _PATTERNS if len(_read(pattern, first)) >= len(first) / 2]
+    likely = [pattern for pattern in _NOTATIONS if _are_enough(_read(pattern, first), first)]
     read = {pattern: times for pattern in likely if _are_enough(times := _read(pattern, distinct), distinct)}
     if not read:
         return None
@@ -52,7 +59,7 @@ def notation_of(texts: Iterable[str]) -> Notation | None:
 
 
 def _are_enough(times: dict[str, int], texts: list[str]) -> bool:
-    return bool(times) and len(times) >= _NEARLY_ALL * len(texts)
+    return bool(times) and len(times) >= _MOST * len(texts)
 
 
 def _otherwise(best: str, read: dict[str, dict[str, int]]) -> Iterator[str]:
@@ -64,8 +71,9 @@ def _otherwise(best: str, read: dict[str, dict[str, int]]) -> Iterator[str]:
 
 def _read(pattern: str, texts: Iterable[str]) -> dict[str, int]:
     """Return the texts that a pattern reads, with their times."""
-    parsed, times = read_pattern(pattern), dict[str, int]()
+    parse = read_pattern(pattern).parse if pattern else parse_timestamp
+    times = dict[str, int]()
     for text in texts:
         with suppress(ValueError):
-            times[text] = parsed.parse(text)
+            times[text] = parse(text)
     return times

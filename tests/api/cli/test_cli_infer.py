@@ -39,6 +39,11 @@ def test_the_first_rows_of_a_file_are_sent(
     assert (service.last().body, service.last().query["name"]) == (CSV[:10], "mine")
 
 
+def test_what_is_piped_in_is_looked_at(service: Playback, braid: Braid) -> None:
+    assert braid("infer", "-", "--name", "flights", input=CSV).stdout == INFERRED["sql"] + "\n"
+    assert (service.last().body, service.last().query) == (CSV, {"name": "flights", "file": ""})
+
+
 def test_two_notations_that_fit_are_said_beside_the_statement(service: Playback, braid: Braid, tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_bytes(CSV)
     column = {"name": "at", "type": "TIMESTAMP", "comment": "'dd/MM/yyyy HH:mm' would fit as well"}

@@ -134,7 +134,7 @@ def test_times_in_a_local_notation_are_the_event_time_where_nothing_else_is(infe
 def test_a_time_in_an_object_is_the_event_time_where_no_column_is(inference: Inference) -> None:
     rows = [{"meta": {"sent at": 1_767_268_800_000 + n, "day": "2026-01-01", "ok": True}, "k": n} for n in range(30)]
     inferred = inference.of_rows("json", b"\n".join(map(orjson.dumps, rows)), "s")
-    assert (inferred.event_time, inferred.candidates) == ("sent at", ("sent at",))
+    assert (inferred.event_time, inferred.candidates) == ("sent at", ("sent at", "day"))
     assert """"sent at" TIMESTAMP FROM '$.meta["sent at"]' LATENESS INTERVAL '1' SECOND""" in inferred.sql
     assert 'meta STRUCT<"sent at" BIGINT, day DATE, ok BOOLEAN>' in inferred.sql
     taken = [{"ts": "no time", "meta": {"ts": "2026-01-01T12:00:00Z"}}]
@@ -164,11 +164,12 @@ def test_times_beyond_now_switch_max_future_off(inference: Inference) -> None:
     assert statement_of(inference.of_rows("csv", PLAIN)).watermark.max_future_us is not None
 
 
-@pytest.mark.parametrize("body", [b"a,b\n1,2\n", b"a,day,at\n1,2024-01-31,12:30\n"])
+@pytest.mark.parametrize("body", [b"a,b\n1,2\n", b"a,day,at\n1,Monday,12:30\n"])
 def test_rows_without_a_time_are_refused_with_advice(inference: Inference, body: bytes) -> None:
     with pytest.raises(NotAllowed, match="CREATE TABLE") as refused:
         inference.of_rows("csv", body)
-    assert ("'day', 'at' would do" in refused.value.detail) == (b"day" in body)
+    advice = "One of these would do in such a form: 'day' has 'Monday' (row 1), 'at' has '12:30' (row 1)."
+    assert (advice in refused.value.detail) == (b"day" in body)
     table = refused.value.detail.partition("CREATE TABLE")[1] + refused.value.detail.partition("CREATE TABLE")[2]
     assert isinstance(parse_statement(table.rstrip(".")), CreateTable), "what it advises is a statement"
 

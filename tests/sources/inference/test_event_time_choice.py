@@ -27,6 +27,7 @@ def column(name: str, *seconds: int | None, time_format: str = "") -> Column:
         ([column("time", 5, 5), column("a", 1, 2)], "a"),
         ([column("ts", 1, 2, time_format="epoch-millis"), column("a", 1, 2)], "a"),
         ([column("ts", 1, 2, time_format="epoch-millis"), Column("a", VARCHAR)], "ts"),
+        ([column("day", 1, 2, time_format="yyyy-MM-dd"), column("a", 1, None)], "a"),
     ],
 )
 def test_the_likeliest_column_is_chosen_and_the_others_are_told(columns: list[Column], chosen: str) -> None:

@@ -13,6 +13,7 @@ from braid.sources.core.schema import Field
 from braid.sources.formats.columns import convert_values
 from braid.sources.formats.csv_document import convert_texts
 from braid.sources.inference.columns import MISSING, column_of_arrow, column_of_json, column_of_texts
+from braid.sources.inference.numbers import advice_on_numbers
 
 GAPPED = [f"{number}.0" for number in range(30)]
 
@@ -30,7 +31,6 @@ GAPPED = [f"{number}.0" for number in range(30)]
         (["2024-01-31", None], "DATE"),
         (["2024-01-31T12:00:00Z", "2024-01-31 12:00:00.5+02:00"], "TIMESTAMP"),
         (["2024-01-31 12:00", "2024-01-31 13:00"], "VARCHAR"),
-        (["2024-01-31", "2024-02-30"], "VARCHAR"),
         (["01234", "5678"], "VARCHAR"),
         (["+4930123", "+4930124"], "VARCHAR"),
         (["1", "x"], "VARCHAR"),
@@ -111,11 +111,38 @@ def test_whole_floats_with_gaps_are_integers_and_others_are_not() -> None:
         assert str(column_of_texts("c", texts).type) == "DOUBLE"
 
 
-def test_numbers_beside_a_word_for_nothing_are_text_with_advice() -> None:
-    column = column_of_texts("c", ["1", "2.5", "3", "NA"])
-    assert str(column.type) == "VARCHAR"
-    assert "'NA'" in column.why
-    assert "CAST" in column.why
+@pytest.mark.parametrize(
+    ("texts", "advice"),
+    [
+        (["1", "2.5", "3", "NA"], "numbers beside 'NA' (row 4): CAST(… AS DOUBLE) gives NULL for these"),
+        (["1", "NA", "NA", None, "2.5"], "numbers beside 'NA' (row 2): CAST(… AS DOUBLE) gives NULL for these"),
+        (["1", "abc", "2.5"], "numbers beside 'abc' (row 2): CAST(… AS DOUBLE) gives NULL for these"),
+        (["9.5", "1,299.00"], "numbers with commas between thousands: CAST(REPLACE(…, ',', '') AS DOUBLE)"),
+        (["9", "12,50"], "numbers with a decimal comma: CAST(REPLACE(…, ',', '.') AS DOUBLE)"),
+        (
+            ["9,5", "12,50", "x"],
+            "numbers with a decimal comma beside 'x' (row 3):"
+            " CAST(REPLACE(…, ',', '.') AS DOUBLE) gives NULL for these",
+        ),
+        (
+            ["9,5", "1.299,00"],
+            "numbers with a decimal comma and points between thousands:"
+            " CAST(REPLACE(REPLACE(…, '.', ''), ',', '.') AS DOUBLE)",
+        ),
+        (["01234", "56789", "56790"], ""),
+        (["+4930123", "4930124", "4930125"], ""),
+        (["a", "b", "3", "4"], ""),
+        (["x"], ""),
+    ],
+)
+def test_numbers_that_double_does_not_take_are_text_with_advice(texts: list[str | None], advice: str) -> None:
+    column = column_of_texts("c", texts)
+    assert (str(column.type), column.why) == ("VARCHAR", advice)
+
+
+def test_what_is_shown_of_many_misfits_is_short() -> None:
+    texts = [*map(str, range(40)), "x" * 1000, "y", "z"]
+    assert advice_on_numbers(texts).startswith(f"numbers beside '{'x' * 40}' (row 41), 'y' (row 42) and others:")
 
 
 ARROW = [
@@ -178,6 +205,21 @@ def test_numbers_since_1970_are_known_by_their_size_and_where_need_be_their_name
             assert column.times.tolist() == [_us(number), MISSING]
         else:
             assert column.times is None
+
+
+def test_numbers_since_1970_may_be_fractions_and_few_may_be_wrong() -> None:
+    texts = ["1700000000.25", "1700000001", "soon", None]
+    for column, kind in (
+        (column_of_texts("ts", texts), "VARCHAR"),
+        (column_of_texts("ts", texts[:2]), "DOUBLE"),
+        (column_of_json("ts", [Decimal("1700000000.25"), 1_700_000_001, "soon", None]), "JSON"),
+        (column_of_json("ts", [Decimal("1700000000.25"), 1_700_000_001]), "DOUBLE"),
+    ):
+        assert (str(column.type), column.time_format) == (kind, "epoch-seconds")
+        assert column.times is not None
+        assert column.times[:2].tolist() == [1_700_000_000_250_000, 1_700_000_001_000_000]
+        assert (column.times[2:] == MISSING).all()
+        assert column.misfits == ("" if kind == "DOUBLE" else "'soon' (row 3)")
 
 
 def _us(number: int) -> int:

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from braid.sources.inference.columns import MISSING, column_of_texts
-from braid.sources.inference.notations import notation_of
+from braid.sources.inference.notations import RFC_3339, notation_of
 
 MOMENTS = [dt.datetime(2026, 3, day, hour, 5, 7) for day in (2, 14, 31) for hour in (0, 9, 17)]
 
@@ -22,6 +22,8 @@ MOMENTS = [dt.datetime(2026, 3, day, hour, 5, 7) for day in (2, 14, 31) for hour
         ("%m/%d/%Y %I:%M %p", "MM/dd/yyyy hh:mm a"),
         ("%-m/%-d/%Y %-H:%M", "M/d/yyyy H:mm[:ss]"),
         ("%-m/%-d/%y %-I:%M:%S %p", "M/d/yy h:mm[:ss] a"),
+        ("%Y-%m-%d %H:%M:%S", RFC_3339),
+        ("%Y-%m-%dT%H:%M:%SZ", RFC_3339),
     ],
 )
 def test_a_pattern_that_reads_all_texts_is_found(written: str, pattern: str) -> None:
@@ -57,13 +59,33 @@ def test_few_wrong_times_are_left_out() -> None:
     assert column.times[-2:].tolist() == [MISSING, MISSING]
 
 
+@pytest.mark.parametrize("written", ["%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"])
+def test_one_wrong_time_of_few_is_shown_with_its_row(written: str) -> None:
+    texts = [moment.strftime(written) for moment in MOMENTS]
+    column = column_of_texts("at", [*texts, None, "soon"])
+    assert (str(column.type), column.nulls, column.misfits) == ("VARCHAR", 2, f"'soon' (row {len(texts) + 2})")
+    assert column.times is not None
+    assert (column.times != MISSING).sum() == len(texts)
+    assert column.why == f"times beside {column.misfits}"
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "pattern"),
+    [("%Y-%m-%d", "DATE", "yyyy-MM-dd"), ("%d.%m.%Y", "VARCHAR", "dd.MM.yyyy"), ("%m/%d/%Y", "VARCHAR", "MM/dd/yyyy")],
+)
+def test_dates_are_times_in_a_pattern(written: str, kind: str, pattern: str) -> None:
+    column = column_of_texts("day", [moment.strftime(written) for moment in MOMENTS])
+    assert (str(column.type), column.time_format, column.nulls) == (kind, pattern, 0)
+    assert column.times is not None
+    assert column.times[0] == dt.datetime(2026, 3, 2, tzinfo=dt.UTC).timestamp() * 10**6
+
+
 @pytest.mark.parametrize(
     "texts",
     [
         [],
-        ["2026-01-31", "2026-02-01"],
         ["1.2.3", "1.2.4 5"],
-        ["31.12.2026", "01.01.2027"],
+        ["1.2.34", "1.2.35"],
         ["31.12.2026 10:00", "soon", "later"],
         ["12:30", "13:30"],
     ],
