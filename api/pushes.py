@@ -136,6 +136,8 @@ class PushStream:
         }
         if decoded.missing:
             outcome["missing"] = list(decoded.missing)
+        if decoded.unknown:
+            outcome["unknown"] = list(decoded.unknown)
         if late := self._late(decoded.tuples, watermark_us):
             outcome["late"] = late
         end = self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)

@@ -109,13 +109,16 @@ class Calls:
         """Drop a stream; refused (409) while queries use it, unless they go, too (`cascade`)."""
         await self._send("DELETE", f"/streams/{segment(name)}", query={"cascade": "true"} if cascade else {})
 
-    async def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
+    async def push(
+        self, stream: str, events: Events, format: str = "ndjson", key: str | None = None, first: int = 1
+    ) -> Object:
         """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns of CSV.
 
         `late`, if any, counts the accepted rows that are below the stream's watermark: queries that run do not see
         them.
         `events` is a frame (pandas, Polars, Arrow), a body in `format`, or dicts, whose times may be `datetime` and
-        decimals `Decimal`. A large frame is pushed in several requests, the first with `key`.
+        decimals `Decimal`. A large frame is pushed in several requests, the first with `key`. Of a body that is a piece
+        of a file, `first` is the number of its first line, or row, there: errors and dead letters are counted from it.
         """
         if is_frame(events):
             return await self._push_frame(stream, events, key)
@@ -125,14 +128,15 @@ class Calls:
             content = events.encode() if isinstance(events, str) else events
         else:
             format, content = "ndjson", rows_content(cast("Iterable[Mapping[str, Any]]", events))
-        call: Object = {"content": content, "media_type": MEDIA_TYPES[format], "key": key}
+        call: Object = {"content": content, "media_type": MEDIA_TYPES[format], "key": key, "query": _first(first)}
         return await self._object("POST", f"/streams/{segment(stream)}/events", **call)
 
     async def _push_frame(self, stream: str, frame: Any, key: str | None) -> Object:
         answer: Object = {}
         for number, content in enumerate(bodies_of(frame)):
             part_key = key if key is None or number == 0 else f"{key}-{number}"
-            call: Object = {"content": content, "media_type": ARROW, "key": part_key}
+            before = int(answer.get("accepted", 0)) + int(answer.get("rejected", 0))
+            call: Object = {"content": content, "media_type": ARROW, "key": part_key, "query": _first(before + 1)}
             answer = added(answer, await self._object("POST", f"/streams/{segment(stream)}/events", **call))
         return answer
 
@@ -145,9 +149,11 @@ class Calls:
         """Say that nothing comes of a stream any more: its windows are final, and its queries finish."""
         return await self._object("POST", f"/streams/{segment(stream)}/watermark", body={"end": True})
 
-    async def dead_letters(self, stream: str, after: str | None = None, limit: int | None = None) -> Object:
-        """Read the late and malformed rows: `{"rows", "cursor"}`."""
-        query = {"after": after, "limit": limit}
+    async def dead_letters(
+        self, stream: str, after: str | None = None, limit: int | None = None, tail: int | None = None
+    ) -> Object:
+        """Read the late and malformed rows, the last `tail` or all after a cursor: `{"rows", "cursor"}`."""
+        query = {"after": after, "limit": limit, "tail": tail}
         return await self._object("GET", f"/streams/{segment(stream)}/dead-letters", query=query)
 
     async def refused_rows(self, query_id: str, after: str | None = None, limit: int | None = None) -> Object:
@@ -391,3 +397,7 @@ class Calls:
     async def revoke_key(self, key_id: str) -> None:
         """Revoke a key."""
         await self._send("DELETE", f"/keys/{segment(key_id)}")
+
+
+def _first(number: int) -> Object:
+    return {"first": number} if number > 1 else {}

@@ -8,7 +8,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -143,12 +143,12 @@ class BatchIndex:
             yield entry
             seq += 1
 
-    def backwards(self, seq: int, first: int, slot: int) -> Iterator[BatchEntry]:
-        """Yield the batches ``seq … first``, the newest first, in which ``slot`` may have rows."""
+    def backwards(self, seq: int, first: int, may_have: Callable[[BatchSummary], bool]) -> Iterator[BatchEntry]:
+        """Yield the batches ``seq … first``, the newest first, without the stretches that ``may_have`` rules out."""
         while seq >= first:
             start = seq - STRETCH + 1
             is_whole_stretch = start % STRETCH == 0 and start >= first and not self.in_memory(seq)
-            if is_whole_stretch and not self.summary(start).slots >> slot & 1:
+            if is_whole_stretch and not may_have(self.summary(start)):
                 seq = start - 1
                 continue
             yield self.entry(seq)

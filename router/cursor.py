@@ -11,6 +11,7 @@ import base64
 import binascii
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from braid.sources.core.errors import MalformedRequest
@@ -34,6 +35,21 @@ class CursorPosition:
     def row_in(self, seq: int) -> int:
         """Return the first unread row of batch ``seq``, which is at or after this position."""
         return self.row if seq == self.seq else 0
+
+
+def before_last(totals: Iterable[tuple[int, int]], rows: int, end: int) -> CursorPosition:
+    """Return the position before the last ``rows`` rows, or before all where there are fewer; ``end`` for no rows.
+
+    ``totals`` are numbers of batches and of their rows, the newest first; no more of them are read than need be.
+    """
+    position = CursorPosition(end)
+    for seq, total in totals:
+        if rows <= 0:
+            break
+        if total:
+            position = CursorPosition(seq, max(0, total - rows))
+            rows -= total
+    return position
 
 
 def encode_cursor(position: CursorPosition, owner: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from braid.operators.block_files import read_table
 from braid.router.batch_index import BatchEntry, BatchIndex
+from braid.router.cursor import before_last, encode_cursor
 from braid.router.page import Page, PageSpan, read_page
 from braid.sources.core.errors import CorruptData
 from braid.sources.core.least_recently_used import LeastRecentlyUsed
@@ -68,6 +69,16 @@ class DeadLetterReader:
                 )
 
         return read_page(self._index, stream, after, latest, limit, batches, SCHEMA.empty_table)
+
+    def before_last(self, stream: str, rows: int) -> str:
+        """Return the cursor before the last ``rows`` dead letters, or before all that are kept."""
+        index = self._index
+        entries = index.backwards(index.latest, index.first, lambda s: stream in s.streams_with_dead_letters)
+        totals = (
+            (entry.seq, sum(count for owner, _, count in entry.dead_letters if origin_of(owner) == stream))
+            for entry in entries
+        )
+        return encode_cursor(before_last(totals, rows, index.latest + 1), stream)
 
     def _take(self, path: str, rows: int, query: str | None, start: int, most: int) -> Iterator[pa.Table]:
         letters = self._open(path, rows).slice(start, most)

@@ -20,8 +20,8 @@ from braid.engine.data_layout import BATCHES
 from braid.operators.block_files import BlockPart
 from braid.operators.functions.text_size import constant_bytes
 from braid.operators.result_rows import empty_rows
-from braid.router.batch_index import BatchEntry, BatchIndex
-from braid.router.cursor import CursorPosition, decode_cursor, encode_cursor
+from braid.router.batch_index import BatchEntry, BatchIndex, BatchSummary
+from braid.router.cursor import before_last, decode_cursor, encode_cursor
 from braid.router.deployment import Deployment, from_batch
 from braid.router.materialize import DeployedQuery, Materializer
 from braid.router.page import Page, PageSpan, read_page
@@ -123,21 +123,18 @@ class ResultReader:
 
     def before_last(self, deployed: DeployedQuery, rows: int) -> str:
         """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
-        position = CursorPosition(self.index.latest + 1)
+        return encode_cursor(before_last(self._totals(deployed), rows, self.index.latest + 1), deployed.id)
+
+    def _totals(self, deployed: DeployedQuery) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of batches that may have rows of a query, the newest first, with how many they have."""
         for deployment in reversed(deployed.deployments):
-            last = self.index.latest
+            last, slot = self.index.latest, deployment.slot
             if deployment.freed_epoch is not None:
                 last = self.index.first_of_epoch(deployment.freed_epoch, last) - 1
-            for entry in self.index.backwards(last, max(deployment.first_seq, self.index.first), deployment.slot):
-                if rows <= 0:
-                    break
-                total = (
-                    sum(part.count for part in entry.parts(deployment.slot)) if entry.epoch >= deployment.epoch else 0
-                )
-                if total:
-                    position = CursorPosition(entry.seq, max(0, total - rows))
-                    rows -= total
-        return encode_cursor(position, deployed.id)
+            first = max(deployment.first_seq, self.index.first)
+            for entry in self.index.backwards(last, first, partial(_has_slot, slot)):
+                if entry.epoch >= deployment.epoch:
+                    yield entry.seq, sum(part.count for part in entry.parts(slot))
 
     def has_news(self, deployed: DeployedQuery, after: str) -> bool:
         """Whether there may be rows after a cursor; reads no file, so it may be asked on an event loop."""
@@ -157,3 +154,7 @@ class ResultReader:
             ):
                 if entry.epoch >= deployment.epoch:
                     yield entry, deployment
+
+
+def _has_slot(slot: int, summary: BatchSummary) -> bool:
+    return bool(summary.slots >> slot & 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +29,7 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 class Pushed:
     """What the service answered to all pieces so far."""
 
+    stream: str
     as_json: bool
     accepted: int = 0
     rejected: int = 0
@@ -37,20 +38,20 @@ class Pushed:
     error_count: int = 0
     errors: list[Any] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
     seems_no_json: bool = False
 
-    def add(self, answer: dict[str, Any], form: str, file: str | None, before: int) -> None:
-        """Count an answer to a piece that so many lines (of CSV: rows) of its file precede; show its errors."""
+    def add(self, answer: dict[str, Any], form: str, file: str | None) -> None:
+        """Count an answer to a piece; show its errors."""
         self.pieces += 1
         self.accepted += int(answer.get("accepted", 0))
         self.rejected += int(answer.get("rejected", 0))
         self.late += int(answer.get("late", 0))
         self.missing += (name for name in answer.get("missing") or [] if name not in self.missing)
+        self.unknown += (name for name in answer.get("unknown") or [] if name not in self.unknown)
         for error in answer.get("errors") or []:
             if form == "ndjson" and "must be JSON" in str(error.get("detail")):
                 self.seems_no_json = True
-            if isinstance(error.get("line"), int):
-                error = error | {"line": error["line"] + before}
             self.error_count += 1
             if self.as_json:
                 self.errors.append(error if file is None else {"file": file, **error})
@@ -59,27 +60,32 @@ class Pushed:
                 place = "row" if form == "csv" else "line"  # rows are counted without the line of names
                 named = "" if file is None else f"{file}: "
                 click.echo(f"{named}{place} {error.get('line')}: {detail}", err=True)
+            elif self.error_count == _ERRORS_SHOWN + 1:
+                click.echo(
+                    f"… others are only counted; `braid streams {self.stream} --dead-letters` has them.", err=True
+                )
 
-    def show(self, stream: str) -> None:
+    def show(self) -> None:
         """Print the totals."""
+        stream = self.stream
         if self.as_json:
             totals = {"accepted": self.accepted, "rejected": self.rejected, "errors": self.errors}
-            optional = {"missing": self.missing, "late": self.late}
+            optional = {"missing": self.missing, "unknown": self.unknown, "late": self.late}
             print_json([totals | {name: value for name, value in optional.items() if value}])
             return
-        if self.error_count > _ERRORS_SHOWN:
-            click.echo(f"… and {self.error_count - _ERRORS_SHOWN} more", err=True)
         click.echo(f"accepted {self.accepted}, rejected {self.rejected}")
         if self.late:
             click.echo(
                 f"{self.late} of the accepted rows {'is' if self.late == 1 else 'are'} late, below the watermark of"
-                f" {stream}: queries that run do not see them; a query that starts at 'earliest' does."
+                f" {stream}: queries that run do not see them; a query that starts at 'earliest' may."
                 f" `braid streams {stream} --dead-letters` lists them. To push a file at most once, give --key.",
                 err=True,
             )
         if self.missing:
             names = ", ".join(map(cell_text, self.missing))
-            click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}", err=True)
+            others = ", ".join(map(cell_text, self.unknown))
+            besides = f"; it has others that are no columns: {others}" if others else ""
+            click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}{besides}", err=True)
         if self.rejected and not self.accepted and self.seems_no_json:
             click.echo("Are these no JSON objects, one a line? Then say what they are: --format csv, …", err=True)
 
@@ -100,7 +106,7 @@ class Pushed:
     "--format",
     "form",
     type=click.Choice(list(MEDIA_TYPES)),
-    help="Without it, as FILE ends (.csv, .json, .arrow), else ndjson, which is sent as it comes.",
+    help="Without it, as FILE ends (.csv, .json, .arrow), else ndjson. It and csv are sent as they come.",
 )
 @click.option("--end", is_flag=True, help="Nothing comes after these: windows are final, and queries finish.")
 @click.option("--key", type=KEY, help="Idempotency key: the same push with the same key counts once.")
@@ -115,31 +121,32 @@ def push(
     accepted. Accepted rows that are late become dead letters, too. Where all rows are rejected the command
     fails. A line of names tells the delimiter of CSV.
     """
-    pushed = Pushed(as_json)
+    pushed = Pushed(stream, as_json)
     for name in files or ("-",):
         file_form = form or _SUFFIXES.get(Path(name).suffix.lower(), "ndjson")
         if name == "-" and sys.stdin.isatty():
             note(f"Type rows as {file_form}; Ctrl-D on a line of its own ends them.")
         with click.open_file(name, "rb") as file:
-            _push_file(braid, stream, file, file_form, key, pushed, name if len(files) > 1 else None)
+            _push_file(braid, file, file_form, key, pushed, name if len(files) > 1 else None)
     if pushed.pieces == 0:
         braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
     if end:
         braid.end_stream(stream)
-    pushed.show(stream)
+    pushed.show()
     if pushed.rejected and not pushed.accepted:
         raise click.exceptions.Exit(1)
 
 
 def _push_file(
-    braid: Client, stream: str, file: IO[bytes], form: str, key: str | None, pushed: Pushed, shown_name: str | None
+    braid: Client, file: IO[bytes], form: str, key: str | None, pushed: Pushed, shown_name: str | None
 ) -> None:
     """Push a file in pieces; where a piece cannot be pushed, say first how far it got."""
     before = 0
     try:
         for piece in _pieces(file, form, steady=key is not None):
-            answer = braid.push(stream, piece, form, key=None if key is None else f"{key}-{pushed.pieces}")
-            pushed.add(answer, form, shown_name, before)
+            piece_key = None if key is None else f"{key}-{pushed.pieces}"
+            answer = braid.push(pushed.stream, piece, form, key=piece_key, first=before + 1)
+            pushed.add(answer, form, shown_name)
             before += piece.count(b"\n") if form == "ndjson" else answer["accepted"] + answer["rejected"]
     except (BraidError, KeyboardInterrupt):
         if pushed.accepted or pushed.rejected:
@@ -152,17 +159,20 @@ def _push_file(
 def _pieces(file: IO[bytes], form: str, steady: bool) -> Iterator[bytes]:
     if form == "ndjson":
         return ndjson_pieces(file, steady)
-    return csv_pieces(file) if form == "csv" else iter([file.read()])
+    return csv_pieces(file, steady) if form == "csv" else iter([file.read()])
+
+
+def _reader(file: IO[bytes], steady: bool) -> Callable[[int], bytes]:
+    """Return how a file is read: a pipe gives what it has at once, so rows are sent as they come.
+
+    `steady` waits for full pieces instead, so that the same input is always cut alike, which an idempotency key needs.
+    """
+    return file.read if steady else getattr(file, "read1", file.read)
 
 
 def ndjson_pieces(file: IO[bytes], steady: bool) -> Iterator[bytes]:
-    """Cut a stream of lines into pieces of whole lines.
-
-    A pipe gives what it has at once, so rows are sent as they come; `steady` waits for full pieces
-    instead, so that the same input is always cut alike, which an idempotency key needs.
-    """
-    read = file.read if steady else getattr(file, "read1", file.read)
-    rest = b""
+    """Cut a stream of lines into pieces of whole lines."""
+    read, rest = _reader(file, steady), b""
     while chunk := read(_CHUNK_BYTES):
         whole_lines, newline, chunk_rest = chunk.rpartition(b"\n")
         if not newline:
@@ -174,18 +184,24 @@ def ndjson_pieces(file: IO[bytes], steady: bool) -> Iterator[bytes]:
         yield rest
 
 
-def csv_pieces(file: IO[bytes]) -> Iterator[bytes]:
+def csv_pieces(file: IO[bytes], steady: bool) -> Iterator[bytes]:
     """Cut CSV into pieces of whole rows, each below the line of names; one piece at least.
 
     A row ends at a newline outside of double quotes.
     """
-    names, rest = b"", file.read(_CHUNK_BYTES)
-    while chunk := file.read(_CHUNK_BYTES):
-        if end := _end_of_rows(rest):
+    read = _reader(file, steady)
+    names = rest = b""
+    is_first = True
+    while chunk := read(_CHUNK_BYTES):
+        rest = rest + chunk if names else (rest + chunk).lstrip(b"\r\n")
+        if not names and _end_of_rows(rest):
+            names = _first_row(rest)
+            rest = rest[len(names) :]
+        if names and (end := _end_of_rows(rest)):
             yield names + rest[:end]
-            names, rest = names or _first_row(rest), rest[end:]
-        rest += chunk
-    yield names + rest
+            rest, is_first = rest[end:], False
+    if rest or is_first:
+        yield names + rest
 
 
 def _end_of_rows(text: bytes) -> int:

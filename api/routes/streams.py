@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from braid.api.http.bodies import (
     IDENTITY,
@@ -78,6 +78,10 @@ def drop_stream(name: str, service: ServiceDep, _: AdminDep, cascade: Cascade = 
 
 
 LARGE_BYTES = 1 << 20
+FirstLine = Annotated[
+    int,
+    Query(ge=1, le=2**53, description="Number of the body's first line, or row, in the file that it is from."),
+]
 _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line 2: not a JSON object"}]}
 
 
@@ -86,13 +90,16 @@ _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line
     responses=answers(200, "What is accepted is on disk.", Pushed, _EXAMPLE, 400, 404, 409, 413, 422, 429, 503),
     openapi_extra=EVENTS_BODY,
 )
-async def push_events(name: str, request: Request, service: ServiceDep, caller: WriterDep) -> Response:
+async def push_events(
+    name: str, request: Request, service: ServiceDep, caller: WriterDep, first: FirstLine = 1
+) -> Response:
     """Push rows: NDJSON, a JSON object or array, an Arrow stream, or CSV whose first line names the columns.
 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted. The
     body may be packed: `Content-Encoding: gzip` or `zstd`. `missing` lists the stream's columns that CSV lacks, if any:
-    they are NULL. `late` counts the accepted rows that are below the stream's watermark already, if any:
-    queries that run do not see them, and they become dead letters. Others may turn out late when they are read.
+    they are NULL; `unknown` its names then that are no column's. `late` counts the accepted rows that are below the
+    stream's watermark already, if any: queries that run do not see them, and they become dead letters. Others may turn
+    out late when they are read.
     """
     service.check_running()
     service.session.streams.check_open(name)
@@ -106,9 +113,9 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
 
     def push() -> bytes:
         definition = service.session.streams.definition(name)  # it may have been dropped while the body came
-        stream = service.pushes.stream(definition)
+        stream, stored = service.pushes.stream(definition), definition.schema.stored
         pushed = stream.push(
-            lambda: decode(unpack(body, encoding, limits), content_type, definition.schema.stored, limits),
+            lambda: decode(unpack(body, encoding, limits), content_type, stored, limits).numbered_from(first),
             len(body),
             scoped,
             fingerprint(request, body),
@@ -159,7 +166,14 @@ def _watermark_in(value: Any) -> int:
     responses=answers(200, "Dead letters in order.", DeadLetters, documents.DEAD_LETTERS, 400, 404, 410),
 )
 async def read_dead_letters(
-    name: str, service: ServiceDep, _: ReaderDep, after: After = None, limit: Limit = 1000
+    name: str,
+    service: ServiceDep,
+    _: ReaderDep,
+    after: After = None,
+    limit: Limit = 1000,
+    tail: Annotated[
+        int | None, Query(ge=0, description="Begin before the last so many; a cursor wins over it.")
+    ] = None,
 ) -> Response:
     """Read the rows that queries that run do not see: late ones, and inputs that do not fit the schema.
 
@@ -168,7 +182,9 @@ async def read_dead_letters(
     """
 
     def read() -> bytes:
-        page = service.dead_letters.read(service.session.streams.definition(name).id, after, limit)
+        stream, letters = service.session.streams.definition(name).id, service.dead_letters
+        begin = letters.before_last(stream, tail) if after is None and tail is not None else after
+        page = letters.read(stream, begin, limit)
         page, parts = in_pieces(page, service.settings.max_page_bytes, _letters)
         return json_page(parts, page.cursor, gap=page.gap)
 

@@ -107,6 +107,7 @@ class Pushed(TypedDict):
     rejected: Annotated[int, Field(description="How many are dead letters")]
     errors: Annotated[list[RejectedRow], Field(description="The first ones that were rejected")]
     missing: NotRequired[Annotated[list[str], Field(description="Columns of the stream that the CSV lacks")]]
+    unknown: NotRequired[Annotated[list[str], Field(description="Names in such CSV that are no column's")]]
     late: NotRequired[Annotated[int, Field(description="Accepted rows that no query will see")]]
 
 

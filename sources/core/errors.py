@@ -124,7 +124,7 @@ class NotAllowed(BraidError):
 class SqlNotAllowed(NotAllowed):
     """The statement parses, but names what does not exist or asks for what is not supported."""
 
-    title = "SQL not supported"
+    title = "SQL not accepted"
 
 
 class Overloaded(BraidError):

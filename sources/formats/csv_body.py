@@ -9,7 +9,7 @@ import numpy as np
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Schema
 from braid.sources.formats.csv_records import CsvLayout, decode_pieces, record_ends, split_fields
-from braid.sources.formats.decoded import Decoded, Gathered, MalformedLine, row_bytes
+from braid.sources.formats.decoded import Decoded, Gathered, row_bytes
 from braid.sources.formats.limits import BODY, DecodingLimits
 
 DELIMITERS = ",;\t|"
@@ -43,10 +43,13 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
     for last in np.unique([*cuts.tolist(), len(ends)]).tolist():
         piece_begin, piece_end = (names if not first else int(ends[first - 1])), int(ends[last - 1]) if last else names
         for begin, _, decoded, _ in decode_pieces(text[piece_begin:piece_end], last - first, schema, layout, first):
-            gathered.add(_renumbered(decoded, begin))
+            gathered.add(decoded.numbered_from(begin + 1))
         first = last
     missing = tuple(field.name for field, place in zip(schema.read, layout.places, strict=True) if place is None)
-    return replace(gathered.decoded(), missing=missing)
+    known = {field.input_name.strip().lower() for field in schema.read}
+    named = [(name or b"").decode() for name in split_fields(text[:names], delimiter) or ()]
+    unknown = tuple(name for name in named if name.strip().lower() not in known) if missing else ()
+    return replace(gathered.decoded(), missing=missing, unknown=unknown)
 
 
 def _delimiter_of(line: bytes, schema: Schema) -> str:
@@ -58,11 +61,3 @@ def _delimiter_of(line: bytes, schema: Schema) -> str:
         return len(wanted & {name.decode(errors="replace").strip().lower() for name in names})
 
     return max(DELIMITERS, key=found)
-
-
-def _renumbered(decoded: Decoded, first: int) -> Decoded:
-    malformed = (
-        MalformedLine(first + line, f"row {first + line}{detail.removeprefix(f'row {line}')}", raw)
-        for line, detail, raw in decoded.malformed
-    )
-    return Decoded(decoded.tuples, tuple(malformed)) if first else decoded

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ import pyarrow.compute as pc
 from braid.sources.core.schema import Schema
 from braid.sources.formats.computed import compute
 from braid.sources.formats.limits import SHOWN_FAULTS, DecodingLimits
+
+_PLACE = re.compile(r"^(line|element|row) \d+")
+"""What the detail of a malformed input begins with."""
 
 
 class MalformedLine(NamedTuple):
@@ -28,13 +32,26 @@ class Decoded:
     """The tuples of a body, in the Arrow schema asked for, and the inputs that are none, both in order.
 
     Where an input can hold several tuples, ``origins`` says of which each is: the number of the input, from 0.
-    ``missing`` names the columns of the stream that a body with names of columns lacks: they are NULL in all tuples.
+    ``missing`` names the columns of the stream that a body with names of columns lacks: they are NULL in all tuples;
+    where there are some, ``unknown`` are its names that are no column's.
     """
 
     tuples: pa.RecordBatch
     malformed: tuple[MalformedLine, ...]
     origins: np.ndarray | None = None
     missing: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def numbered_from(self, first: int) -> Decoded:
+        """Return the same of an input that is a piece: its first line, element or row has number ``first``."""
+        if first == 1:
+            return self
+        lines = (fault.line + first - 1 for fault in self.malformed)
+        faults = (
+            MalformedLine(line, _PLACE.sub(rf"\1 {line}", fault.detail, count=1), fault.raw)
+            for line, fault in zip(lines, self.malformed, strict=True)
+        )
+        return replace(self, malformed=tuple(faults))
 
     def origins_of(self, inputs: int) -> np.ndarray:
         """Return for each tuple the number of its input, of ``inputs`` many, from 0; ascending int64."""

@@ -42,7 +42,7 @@ def parse_timestamp(text: str) -> int:
     """Return the microseconds since 1970 UTC of a timestamp; ValueError when it is none."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
-        raise ValueError("expected RFC 3339, such as 2024-01-31T12:00:00.5Z")
+        raise ValueError("expected RFC 3339, such as 2024-01-31T12:00:00.5Z or 2024-01-31 12:00:00")
     day, hour, minute, second, fraction, sign, offset_hours, offset_minutes = match.groups()
     hours, minutes, seconds = int(hour), int(minute), int(second)
     ahead_hours, ahead_minutes = int(offset_hours or 0), int(offset_minutes or 0)

@@ -113,6 +113,13 @@ def test_what_does_not_fit_is_rejected_alone(rest: Rest) -> None:
     assert (answer["accepted"], answer["rejected"]) == (2, 2)
     assert [error["line"] for error in answer["errors"]] == [2, 3]
     assert "user_id" in answer["errors"][0]["detail"]
+    answer = rest.read(
+        rest.client.post("/streams/purchases/events?first=501", content=body, headers={"Content-Type": NDJSON}), 200
+    )
+    assert [error["line"] for error in answer["errors"]] == [502, 503]
+    assert answer["errors"][1]["detail"].startswith("line 503 ")
+    for first in ("0", "x", str(2**60)):
+        rest.read(rest.client.post(f"/streams/purchases/events?first={first}", content=body), 400)
 
 
 def test_a_push_says_how_many_rows_are_late_already(rest: Rest) -> None:

@@ -134,6 +134,9 @@ def test_lost_dead_letters_are_a_gap(storage: Storage, damage: Damage) -> None:
         f"1-1-{row}" for row in range(2)
     ] + [f"2-{block}-{row}" for block in range(2) for row in range(2)]
     assert [(page.gap.rows, page.gap.first_seq) for page in read if page.gap is not None] == [(2, 2)]
+    for tail in range(6):
+        last = reader.read(STREAM, reader.before_last(STREAM, tail), 100).table["raw"].to_pylist()
+        assert last == raw[len(raw) - tail :], "the newest are not behind the gap"
 
 
 def test_a_block_with_other_rows_than_its_record_says_is_a_gap(storage: Storage) -> None:

@@ -135,7 +135,7 @@ def test_rows_of_csv_that_do_not_fit_say_where_they_are(files: Files) -> None:
     assert chunk.tuples.select(["k", "s"]).to_pylist() == [{"k": 1, "s": 'a\n"b"'}]
     assert [fault.detail for fault in chunk.malformed] == [
         f"{path}, row 2: column 't' must be a TIMESTAMP, got 'x' (expected RFC 3339, such as"
-        " 2024-01-31T12:00:00.5Z; 'timestamp.format' declares another notation)",
+        " 2024-01-31T12:00:00.5Z or 2024-01-31 12:00:00; 'timestamp.format' declares another notation)",
         f"{path}, row 4 must have 4 fields, got 3",
         f"{path}, row 5: column 't' is the event time and must not be NULL or missing",
         f"{path}, row 6 must close the quotes that it opens",

@@ -254,9 +254,9 @@ def build_app(service: Playback) -> FastAPI:
         return answer(STREAM)
 
     @app.post("/streams/{name}/events")
-    async def push(name: str, request: Request) -> Response:
+    async def push(name: str, request: Request, first: int = 1) -> Response:
         lines = (await request.body()).splitlines()
-        malformed = [number for number, line in enumerate(lines, 1) if not line.startswith(b"{")]
+        malformed = [number for number, line in enumerate(lines, first) if not line.startswith(b"{")]
         errors = [{"line": number, "detail": "not an object"} for number in malformed]
         if name != STREAM["name"]:
             return problem(404, "Not Found", f"There is no stream {name!r}; there is 'purchases'.")

@@ -51,10 +51,11 @@ def test_push_names_rows_of_csv_as_dead_letters_do(braid: Braid, tmp_path: Path)
 def test_push_names_the_columns_that_csv_lacks(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.csv"
     file.write_text("user,time\n")
-    pushed = {"accepted": 0, "rejected": 0, "errors": [], "missing": ["user_id"]}
+    pushed = {"accepted": 0, "rejected": 0, "errors": [], "missing": ["user_id"], "unknown": ["user", "us"]}
     service.play(answer(pushed))
     assert braid("push", "purchases", str(file)).stderr == (
-        "purchases has columns that are not in the first line, and are NULL: user_id\n"
+        "purchases has columns that are not in the first line, and are NULL: user_id; it has others that are no"
+        " columns: user, us\n"
     )
     service.play(answer(pushed))
     assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
@@ -69,7 +70,7 @@ def test_push_says_how_many_rows_were_late(service: Playback, braid: Braid, tmp_
     assert result.stdout == "accepted 3, rejected 0\n"
     assert result.stderr == (
         "2 of the accepted rows are late, below the watermark of purchases: queries that run do not see them; a query"
-        " that starts at 'earliest' does. `braid streams purchases --dead-letters` lists them. To push a file at most"
+        " that starts at 'earliest' may. `braid streams purchases --dead-letters` lists them. To push a file at most"
         " once, give --key.\n"
     )
     service.play(answer(pushed))
@@ -107,18 +108,41 @@ def test_a_big_file_is_pushed_in_pieces_of_whole_lines(service: Playback, braid:
     assert keys == [f"k-{number}" for number in range(len(pieces))]
 
 
-def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start) -> None:
+@pytest.mark.parametrize(("form", "names"), [("ndjson", b""), ("csv", b"{a\n")])
+def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start, form: str, names: bytes) -> None:
     def pushed(count: int) -> bool:
         return len(service.asked("POST", EVENTS)) == count
 
-    process = start("push", "purchases", stdin=subprocess.PIPE)
+    process = start("push", "purchases", "--format", form, stdin=subprocess.PIPE)
     assert process.stdin is not None
+    process.stdin.write(names)
     for number in range(1, 4):
         process.stdin.write(b'{"a": %d}\n' % number)
         process.stdin.flush()
         service.wait_until(partial(pushed, number))
     out, err = process.communicate(timeout=DEADLINE_SECONDS)
-    assert (out, err) == (b"accepted 3, rejected 0\n", b"")
+    assert [piece.body for piece in service.asked("POST", EVENTS)] == [b'%b{"a": %d}\n' % (names, n) for n in (1, 2, 3)]
+    assert (out, err) == (b"accepted %d, rejected 0\n" % (6 if names else 3), b"")  # it counts lines of names, too
+
+
+def test_many_bad_lines_are_counted_once_some_are_shown(braid: Braid) -> None:
+    result = braid("push", "purchases", input="bad\n" * 50 + "{}\n")
+    assert result.stdout == "accepted 1, rejected 50\n"
+    *shown, last = result.stderr.splitlines()
+    assert shown == [f"line {number}: not an object" for number in range(1, 21)]
+    assert last == "… others are only counted; `braid streams purchases --dead-letters` has them."
+
+
+def test_lines_of_later_pieces_are_numbered_in_the_file(
+    service: Playback, braid: Braid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("braid.api.cli.push._CHUNK_BYTES", 100)
+    file = tmp_path / "events.ndjson"
+    file.write_text("{}\n" * 100 + "bad\n")
+    assert braid("push", "purchases", str(file)).stderr == "line 101: not an object\n"
+    firsts = [int(piece.query.get("first", 1)) for piece in service.asked("POST", EVENTS)]
+    lines = [piece.body.count(b"\n") for piece in service.asked("POST", EVENTS)]
+    assert firsts == [1 + sum(lines[:number]) for number in range(len(lines))]
 
 
 def test_a_terminal_is_told_how_to_end_its_rows(service: Playback, start: Start) -> None:
@@ -213,7 +237,7 @@ def test_pieces_of_csv_are_whole_rows_below_the_names(monkeypatch: pytest.Monkey
     rows = [["a\nb", "c"], *([str(n), "x" * (n % 7) + '"\n"' * (n % 3)] for n in range(500)), ["", "y\n" * 400]]
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows(rows)
-    pieces = [piece.decode() for piece in csv_pieces(io.BytesIO(written.getvalue().encode()))]
+    pieces = [piece.decode() for piece in csv_pieces(io.BytesIO(b"\n\r\n" + written.getvalue().encode()), steady=True)]
     read = [list(csv.reader(io.StringIO(piece))) for piece in pieces]
     assert len(pieces) > 20
     assert all(piece[0] == rows[0] for piece in read)
@@ -221,5 +245,5 @@ def test_pieces_of_csv_are_whole_rows_below_the_names(monkeypatch: pytest.Monkey
 
 
 def test_a_small_csv_is_one_piece() -> None:
-    assert list(csv_pieces(io.BytesIO(b"a\n1\n2"))) == [b"a\n1\n2"]
-    assert list(csv_pieces(io.BytesIO(b""))) == [b""]
+    for text in (b"a\n1\n", b"a\n", b"a", b""):
+        assert list(csv_pieces(io.BytesIO(text), steady=False)) == [text]

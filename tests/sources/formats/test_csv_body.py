@@ -20,7 +20,7 @@ TIME = "2026-01-01T00:00:00Z"
 def test_columns_are_found_by_name_and_others_are_null() -> None:
     body = f'T,"more, or less",s,k\r\n{TIME},1,"a ""b""\n",5\r\n{TIME},,,\r\n'.encode()
     decoded = decode(b"\xef\xbb\xbf" + body, "Text/CSV; charset=utf-8", SCHEMA)
-    assert (decoded.malformed, decoded.missing) == ((), ("x",))
+    assert (decoded.malformed, decoded.missing, decoded.unknown) == ((), ("x",), ("more, or less",))
     rows = [{name: row[name] for name in ("k", "x", "s")} for row in decoded.tuples.to_pylist()]
     assert rows == [{"k": 5, "x": None, "s": 'a "b"\n'}, {"k": None, "x": None, "s": None}]
 
@@ -36,6 +36,20 @@ def test_rows_that_do_not_fit_are_told_by_their_number() -> None:
     assert first.raw == rows[7]
     assert last.detail == "row 2999 must have 4 fields, got 2"
     assert decoded.tuples.num_rows == 2997
+
+
+@pytest.mark.parametrize(
+    ("form", "body", "detail"),
+    [
+        (CSV, f"k,t\n1,{TIME}\nx,{TIME}", "row 1002: column 'k'"),
+        ("application/x-ndjson", f'{{"t": "{TIME}"}}\nx', "line 1002 must be JSON"),
+        ("application/json", f'[{{"t": "{TIME}"}}, 5]', "element 1002 must be"),
+    ],
+)
+def test_faults_of_a_piece_are_numbered_in_the_whole(form: str, body: str, detail: str) -> None:
+    [fault] = decode(body.encode(), form, SCHEMA).numbered_from(1001).malformed
+    assert fault.line == 1002
+    assert fault.detail.startswith(detail)
 
 
 def test_a_row_that_is_not_utf8_is_malformed_alone() -> None:
