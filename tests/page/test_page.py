@@ -46,20 +46,25 @@ def test_a_stream_that_cannot_be_read_says_why(rest: Rest, person: Visit) -> Non
     expect(shown.get_by_role("group", name="Dead letters")).to_contain_text("too late")
 
 
-def test_a_stream_in_use_is_not_dropped_and_one_that_is_not_goes(rest: Rest, person: Visit) -> None:
+def test_a_stream_in_use_goes_with_its_queries_if_the_person_agrees(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     page = person.open("#/streams/purchases")
+    dialog = page.get_by_role("dialog")
 
     def drop() -> None:
         page.get_by_role("button", name="Drop", exact=True).click()
-        page.get_by_role("dialog").get_by_role("button", name="Drop it").click()
+        dialog.get_by_role("button", name="Drop it").click()
+        expect(dialog).to_contain_text(f"Cannot drop stream 'purchases': query {query['id']} uses it.")
 
     drop()
-    expect(page.get_by_role("alert")).to_contain_text(query["id"])
-    rest.retire(query["id"])
+    dialog.get_by_role("button", name="Keep all").click()
+    expect(dialog).to_have_count(0)
+    assert [stream["name"] for stream in rest.get("/streams")["streams"]] == ["purchases"]
     drop()
+    dialog.get_by_role("button", name="Drop it and retire them").click()
     expect(page.get_by_text("No stream is declared yet.")).to_be_visible()
     assert rest.get("/streams")["streams"] == []
+    assert rest.get(f"/queries/{query['id']}")["state"] == "RETIRED"
 
 
 def test_static_tables_are_listed_and_read_anew(

@@ -60,6 +60,12 @@ def test_thinned_points_keep_the_first_least_greatest_and_last_of_a_pixel(page: 
     assert script(page, "thinning.js", "thinnedDots", dots) == 2
 
 
+def test_a_line_ends_where_windows_have_no_row(page: Page) -> None:
+    body = "(times) => runsOf(times.map((x) => ({ x })), 10).map((run) => run.map(({ x }) => x))"
+    times = [0, 10, 20, 40, 60, 70]
+    assert script(page, "lines.js", "runsOf", body, times) == [[0, 10, 20], [40], [60, 70]]
+
+
 def test_the_newest_value_of_a_window_counts_and_a_retracted_one_is_gone(page: Page) -> None:
     rows = [
         {"end": "2026-01-01T00:00:02Z", "k": key, "n": n, "_op": op}

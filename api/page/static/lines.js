@@ -91,6 +91,7 @@ function pictureOf(context, groups, joined, width) {
   const y = { ticks, of: linear(ticks[0], ticks.at(-1), HEIGHT - PAD.bottom, PAD.top) };
   let [from, to] = boundsOf(points, "x");
   if (from === to) [from, to] = [from - LONELY_MS, to + LONELY_MS];
+  const step = joined ? stepOf(points) : null;
   const x = {
     ticks: timeTicks(from, to, Math.floor((width - left) / PIXELS_A_TIME)),
     of: linear(from, to, left, width - PAD.right),
@@ -101,7 +102,7 @@ function pictureOf(context, groups, joined, width) {
     y,
     left,
     width,
-    groups: groups.map((group) => ({ ...group, ...shapeOf(group.points, x.of, y.of, joined) })),
+    groups: groups.map((group) => ({ ...group, ...shapeOf(group.points, x.of, y.of, joined, step) })),
   };
 }
 
@@ -114,14 +115,38 @@ function boundsOf(points, axis) {
   return [least, most];
 }
 
+/** Return how far windows are apart that all points lie on, Infinity where they are of no fixed length. */
+function stepOf(points) {
+  const times = [...new Set(points.map(({ x }) => x))].sort((a, b) => a - b);
+  let step = Infinity;
+  for (let at = 1; at < times.length; at += 1) step = Math.min(step, times[at] - times[at - 1]);
+  return times.every((time) => (time - times[0]) % step === 0) ? step : Infinity;
+}
+
+/** Return points in runs without a window in between that has no row. */
+export function runsOf(points, step) {
+  const runs = [];
+  for (const point of points) {
+    const run = runs.at(-1);
+    if (run && point.x - run.at(-1).x <= step) run.push(point);
+    else runs.push([point]);
+  }
+  return runs;
+}
+
 /** Return `{line, ends, dots}` of one group, in pixels. */
-function shapeOf(points, x, y, joined) {
+function shapeOf(points, x, y, joined, step) {
   const [column, row] = [(time) => Math.round(x(time)), (value) => Math.round(y(value))];
   const place = (point) => ({ x: x(point.x), y: y(point.y), partial: point.partial });
   if (!joined) return { line: null, ends: [], dots: thinnedDots(points, column, row).map(place) };
   const line = new Path2D();
-  for (const point of thinnedLine(points, column)) line.lineTo(x(point.x), y(point.y));
-  const partial = points.filter((point, at) => point.partial || at === points.length - 1);
+  const runs = runsOf(points, step);
+  for (const run of runs) {
+    line.moveTo(x(run[0].x), y(run[0].y));
+    for (const point of thinnedLine(run, column)) line.lineTo(x(point.x), y(point.y));
+  }
+  const lonely = new Set(runs.filter((run) => run.length === 1).flat());
+  const partial = points.filter((point, at) => point.partial || at === points.length - 1 || lonely.has(point));
   return { line, ends: thinnedDots(partial, column, row).map(place), dots: [] };
 }
 

@@ -3,7 +3,7 @@
 import { get, json, post, problemOrAway } from "./api.js";
 import { Choice } from "./choice.js";
 import { layoutOf } from "./columns.js";
-import { confirmed } from "./confirm.js";
+import { confirmed, deletedWithReaders } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, say, set } from "./dom.js";
 import { clockTime, count, duration, stateOf } from "./format.js";
@@ -203,7 +203,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
       ? "Rows of windows that are complete still come; then it is retired. A stopped query does not start again."
       : "No further row will come.";
     if (!(await confirmed(`Stop ${name}?`, detail, "Keep it", "Stop it"))) return;
-    await attempt(() => json("DELETE", `/queries/${encodeURIComponent(id)}?drain=${drain}`));
+    await attempt(() => deletedWithReaders(`/queries/${encodeURIComponent(id)}?drain=${drain}`, "Stop them, too"));
   }
 
   async function attempt(call) {

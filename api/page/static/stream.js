@@ -1,7 +1,7 @@
 // One stream: columns, clocks, its late and malformed rows, and its end.
 
-import { get, json, problemOrAway } from "./api.js";
-import { confirmed } from "./confirm.js";
+import { get, problemOrAway } from "./api.js";
+import { confirmed, deletedWithReaders } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, keyed, say } from "./dom.js";
 import { clockTime, count, duration } from "./format.js";
@@ -30,7 +30,7 @@ export function showStream(panel, name, { announce }) {
     facts,
     el("h3", {}, "Columns"),
     table("Columns", ["Name", "Type", "Role"], columns),
-    el("h3", {}, `Dead letters: queries that run do not see these rows; the oldest ${LETTERS} that are kept`),
+    el("h3", {}, `Dead letters: queries that run do not see these rows; the newest ${LETTERS}`),
     none,
     el(
       "div",
@@ -57,7 +57,7 @@ export function showStream(panel, name, { announce }) {
       render(stream);
       const now = stream.late + stream.malformed;
       if (now === counted) return;
-      showLetters(await get(`${path}/dead-letters?limit=${LETTERS}`));
+      showLetters(await get(`${path}/dead-letters?tail=${LETTERS}`));
       counted = now;
     } catch (error) {
       const problem = problemOrAway(error);
@@ -74,7 +74,7 @@ export function showStream(panel, name, { announce }) {
 
   function render(stream) {
     known.hidden = false;
-    say(sql, stream.sql);
+    say(sql, stream.sql.replace(/^(\s*--.*\n)+/, "")); // what was said of guesses hides the statement
     say(error, stream.error ?? "");
     error.hidden = !stream.error;
     definitions(facts, [
@@ -110,7 +110,7 @@ export function showStream(panel, name, { announce }) {
     const row = () => el("tr", {}, el("td"), el("td"), el("td"), el("td", { class: "mono" }));
     keyed(
       letters,
-      rows.map((letter, index) => ({ ...letter, index })),
+      rows.map((letter, index) => ({ ...letter, index })).reverse(),
       (letter) => letter.index,
       row,
       (node, letter) => {
@@ -129,7 +129,7 @@ export function showStream(panel, name, { announce }) {
       return;
     trouble.hidden = true;
     try {
-      await json("DELETE", path);
+      if (!(await deletedWithReaders(path, "Drop it and retire them"))) return;
       announce(`Stream ${name} is dropped.`);
       location.hash = "#/";
       refreshAll();
