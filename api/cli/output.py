@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -62,15 +62,38 @@ def note(sentence: str) -> None:
 
 
 def print_fields(item: Mapping[str, Any], as_json: bool) -> None:
-    """Print one object, a field per line."""
+    """Print one object: a field per line, those of objects in it by their paths, and after them lists as tables."""
     if as_json:
         print_json([item])
         return
     console = stdout()
-    width = max((cell_len(name) for name in item), default=0)
-    for name, value in item.items():
+    fields = list(_fields(item))
+    facts = [(name, value) for name, value in fields if not _is_table(value)]
+    width = max((cell_len(name) for name, _ in facts), default=0)
+    for name, value in facts:
         console.print(name + " " * (width - cell_len(name)), style="bold", end="  ", soft_wrap=True)
-        console.print(cell_text(value, null="-"), soft_wrap=True)
+        lines = value.splitlines() if isinstance(value, str) else []
+        shown = [cell_text(line) for line in lines] if len(lines) > 1 else [cell_text(value, null="-")]
+        console.print(("\n" + " " * (width + 2)).join(shown), soft_wrap=True)
+    for name, rows in fields:
+        if _is_table(rows):
+            console.print()
+            console.print(name, style="bold")
+            print_list(rows, False, "")
+
+
+def _fields(item: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in item.items():
+        if isinstance(value, Mapping) and value:
+            yield from _fields(value, f"{path}{name}.")
+        elif isinstance(value, list) and not _is_table(value):
+            yield path + name, ", ".join(map(cell_text, value)) or None
+        else:
+            yield path + name, None if value == {} else value
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
 
 
 def show_refusal(refused: Refused) -> None:

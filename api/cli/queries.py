@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 import click
 
 from braid.api.cli.command import LABEL, NAME, SQL, CliCommand, json_option, wait_option, with_client
-from braid.api.cli.output import print_json, print_list
+from braid.api.cli.output import note, print_json, print_list
 from braid.api.cli.plan import print_plan
 from braid.client import Client, Refused
 
@@ -36,18 +36,23 @@ STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", 
     cls=CliCommand,
     examples=(
         "braid queries",
+        "braid queries --all",
         "braid queries --state RUNNING --label team=ads",
         "braid queries --json | jq .id",
     ),
 )
+@click.option("--all", "show_all", is_flag=True, help="Also retired queries and those that stand for subqueries.")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only queries in this state.")
 @click.option("--label", type=LABEL, help="Only queries with this label, such as team=ads.")
 @json_option
 @with_client
-def queries(braid: Client, state: str | None, label: tuple[str, str] | None, as_json: bool) -> None:
-    """List the queries."""
+def queries(braid: Client, show_all: bool, state: str | None, label: tuple[str, str] | None, as_json: bool) -> None:
+    """List the queries; with --json all of them."""
     matches = list(braid.queries(state, None if label is None else "=".join(label)))
-    print_list(matches if as_json else query_summaries(matches), as_json, "no such query")
+    shown = matches if show_all or as_json or state else present(matches)
+    print_list(shown if as_json else query_summaries(shown), as_json, "no such query")
+    if left_out := len(matches) - len(shown):
+        note(f"{left_out} retired, or of subqueries: braid queries --all")
 
 
 @click.command(
@@ -186,6 +191,11 @@ def explain(braid: Client, sql_or_query: str, form: str, as_json: bool) -> None:
         return
     plan = outcome.get("plan")
     print_plan({**{name: value for name, value in outcome.items() if name != "plan"}, **plan} if plan else outcome)
+
+
+def present(queries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the queries that a person asked for and that are not retired."""
+    return [query for query in queries if query.get("state") != "RETIRED" and not query.get("subquery")]
 
 
 def readable(query: Mapping[str, Any]) -> dict[str, Any]:

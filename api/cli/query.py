@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -116,7 +117,9 @@ def results(braid: Client, query_id: str, after: str | None, limit: int | None, 
             leave_interrupted_line()
         finally:
             if cursor is not None:
-                note(f"cursor: {cursor}" + ("  (the end)" if end else ""))
+                may_follow = sys.stdout.isatty() and not follow
+                more = "  (windows that are open give their rows later: --follow waits)" if may_follow else ""
+                note(f"cursor: {cursor}" + ("  (the end)" if end else more))
 
 
 def _pages_so_far(braid: Client, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
@@ -167,15 +170,16 @@ class _NoRowHint:
 
 
 def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
-    """Tell how many rows of a query's streams were late or malformed, which no query counts."""
+    """Tell how many rows of a query's streams were late or malformed."""
     streams = {str(stream["name"]): stream for stream in braid.streams()}
     for name in query.get("active_from") or {}:
         stream = streams.get(name, {})  # none where the query reads another
         if stream.get("late"):
             click.echo(
-                f"{stream['late']} rows of stream {name} were late, and queries that run do not see them: they came"
-                f" more than its LATENESS ({stream['lateness_seconds']:g} s) after later ones. `braid infer` says which"
-                f" one fits; `braid streams {name} --dead-letters` lists them.",
+                f"{stream['late']} rows of stream {name} were late: they came more than its LATENESS"
+                f" ({stream['lateness_seconds']:g} s) after later ones, as rows do that are pushed twice."
+                " Queries that ran then did not see them; one that starts at 'earliest' may."
+                f" `braid streams {name} --dead-letters` lists them.",
                 err=True,
             )
         if count := stream.get("malformed"):

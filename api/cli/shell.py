@@ -20,7 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from braid.api.cli.command import CliCommand, show_error, with_client
 from braid.api.cli.output import print_fields, print_list
 from braid.api.cli.owned_query import interruptible, registration
-from braid.api.cli.queries import query_summaries
+from braid.api.cli.queries import present, query_summaries
 from braid.api.cli.query import follow_and_retire
 from braid.api.cli.sql import print_outcome
 from braid.api.cli.statements import is_query, split, words
@@ -35,7 +35,7 @@ _TABLE_FIELDS = ("name", "queries", "refreshed_at")
 _TIMEOUT_SECONDS = 30.0
 _HELP = r"""A statement ends with a semicolon and may take several lines. SELECT follows its rows until Ctrl-C.
 
-\d              list streams, tables and queries
+\d              list streams, tables and queries (SHOW QUERIES: retired ones, too)
 \d NAME         describe one of them
 \watch NAME     show the newest rows of a query, live
 \?              print this
@@ -104,7 +104,7 @@ class _Statements:
             for title, items in (
                 ("Streams", [stream_summary(stream) for stream in self._braid.streams()]),
                 ("Tables", [{field: table[field] for field in _TABLE_FIELDS} for table in self._braid.tables()]),
-                ("Queries", query_summaries(list(self._braid.queries()))),
+                ("Queries", query_summaries(present(self._braid.queries()))),
             ):
                 if items:
                     click.echo(title)
@@ -117,11 +117,7 @@ class _Statements:
                 if refused.status != HTTPStatus.NOT_FOUND:
                     raise
                 continue
-            columns = item.pop("columns", None)
             print_fields(item, False)
-            if isinstance(columns, list):
-                click.echo()
-                print_list(columns, False, "")
             return
         raise click.ClickException(f"there is no stream, table or query {name!r}: \\d lists them.")
 
@@ -190,6 +186,7 @@ def prompt_session(braid: Client, **options: Any) -> tuple[PromptSession[str], N
         complete_while_typing=False,
         multiline=True,
         prompt_continuation=lambda width, *_: "... ".rjust(width),
+        rprompt=lambda: "a semicolon ends the statement" if "\n" in session.default_buffer.text else "",
         key_bindings=keys,
         **options,
     )

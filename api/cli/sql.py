@@ -31,7 +31,7 @@ from braid.client import Client
 @json_option
 @with_client
 def sql(braid: Client, statement: str, as_json: bool) -> None:
-    """Send one STATEMENT: CREATE, DROP, SHOW, EXPLAIN or SELECT (- reads it from standard input).
+    """Send one STATEMENT: CREATE, DROP, SHOW, DESCRIBE, EXPLAIN or SELECT (- reads it from standard input).
 
     A SELECT registers a query; `braid results ID --follow` reads its rows.
     """
@@ -40,8 +40,8 @@ def sql(braid: Client, statement: str, as_json: bool) -> None:
 
 def print_outcome(statement: str, answer: Any, as_json: bool) -> None:
     """Print what a statement did: a sentence for CREATE, DROP and SELECT, a table or a tree for others."""
-    words = _COMMENT.sub(" ", statement).lower().split()[:2]
-    if as_json or not isinstance(answer, Mapping):
+    words = _COMMENT.sub(" ", statement).lower().replace(";", " ").split()[:2]
+    if as_json or not isinstance(answer, Mapping) or words[0] in ("describe", "desc"):
         print_answer(answer, as_json)
     elif words in (["create", "stream"], ["create", "table"]):
         click.echo(f"{words[1]} {answer['name']} is declared")
@@ -54,9 +54,9 @@ def print_outcome(statement: str, answer: Any, as_json: bool) -> None:
             f"query {name} is {answer['state']}; `braid results {name} --follow` prints its rows,"
             f" `braid drop {name}` retires it"
         )
-    elif "queries" in answer:
+    elif words == ["show", "queries"]:
         print_list(query_summaries(answer["queries"]), as_json, "nothing there")
-    elif "streams" in answer:
+    elif words == ["show", "streams"]:
         print_list([stream_summary(stream) for stream in answer["streams"]], as_json, "nothing there")
     else:
         print_answer(answer, as_json)

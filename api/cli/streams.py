@@ -48,7 +48,7 @@ def streams(braid: Client, name: str | None, dead_letters: bool, limit: int | No
         print_list(shown, as_json, "no stream is declared yet")
         return
     stream = braid.stream(name)
-    print_fields(stream if as_json else _readable([stream])[0], as_json)
+    print_fields(stream if as_json else stream | _ending(stream), as_json)
 
 
 @click.command(short_help="List the static tables.", cls=CliCommand, examples=("braid tables", "braid tables --json"))

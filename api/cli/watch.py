@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from braid.api.cli.command import SQL, CliCommand, with_client
-from braid.api.cli.output import stdout
+from braid.api.cli.output import note, stdout
 from braid.api.cli.owned_query import interruptible, leave_interrupted_line, owned_query, registration
 from braid.api.cli.statements import is_query
 from braid.api.cli.table import ColumnDigits, StreamTable, cell_text
@@ -132,6 +132,7 @@ def _show(braid: Client, query: Mapping[str, Any]) -> None:
 def _screen(title: str) -> Iterator[Any]:
     console = stdout()
     if not console.is_terminal:
+        note(f"{title}: rows are printed as they come")
         yield lambda rows: StreamTable(console).add(rows)
         return
     with Live(console=console, refresh_per_second=_REDRAWS_PER_SECOND, vertical_overflow="crop") as live:

@@ -7,12 +7,14 @@ from typing import Any
 
 from braid.session.access.principal import ADMIN, READ, WRITE
 from braid.session.access.tenant_session import TenantSession
+from braid.session.commands.query_lookup import LONGEST_SHOWN
 from braid.session.commands.query_requests import QueryRequest
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.statements import (
     CreateQuery,
     CreateStream,
     CreateTable,
+    Describe,
     DropQuery,
     DropStream,
     DropTable,
@@ -31,9 +33,9 @@ def execute_statement(caller: TenantSession, sql: str) -> dict[str, Any]:
     """Carry out ``sql`` and return what the REST call of the same purpose answers; Forbidden without its right.
 
     CREATE STREAM, CREATE TABLE and REFRESH TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY
-    give the query; SHOW gives ``{"streams" | "tables" | "queries": […]}``; EXPLAIN gives how the query would run, with
-    ``nodes`` and ``edges``; DROP STREAM and DROP TABLE give ``{"dropped": name}``, whose name is null when IF EXISTS
-    found nothing.
+    give the query, and DESCRIBE what has the name; SHOW gives ``{"streams" | "tables" | "queries": […]}``; EXPLAIN
+    gives how the query would run, with ``nodes`` and ``edges``; DROP STREAM and DROP TABLE give ``{"dropped": name}``,
+    whose name is null when IF EXISTS found nothing.
     """
     session = caller.session
     statement = parse_statement(sql, session.settings.statement_limits)
@@ -69,9 +71,18 @@ def execute_statement(caller: TenantSession, sql: str) -> dict[str, Any]:
             return {"tables": session.tables.describe_all()}
         case ShowQueries():
             return caller.list_queries(limit=1000)
+        case Describe(name):
+            return _described(caller, name)
         case Explain(select):
             explained = caller.explain(select)
             return {**explained, **explained.pop("plan")}
+
+
+def _described(caller: TenantSession, name: str) -> dict[str, Any]:
+    for describe in (caller.session.streams.describe, caller.session.tables.describe, caller.query):
+        with suppress(UnknownObject):
+            return describe(name)
+    raise UnknownObject(f"There is no stream, table or query {name[:LONGEST_SHOWN]!r}. SHOW STREAMS lists the streams.")
 
 
 def right_of(statement: Statement) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -26,6 +26,7 @@ from braid.session.state.session_state import SessionState
 from braid.session.state.waiting import waiting_for
 from braid.session.upkeep.deliveries import SinkDeliveries
 from braid.sources.core.errors import Gone, MalformedRequest, UnknownObject
+from braid.sources.core.names import did_you_mean
 
 OLDEST, NEWEST = "oldest", "newest"
 MAX_LISTED = 1000
@@ -128,7 +129,7 @@ class QueryLookup:
             return query_id
         record = self._archive.find_name(full_name(tenant, id_or_name))
         if record is None:
-            raise unknown_query(id_or_name)
+            raise unknown_query(id_or_name, self._names_of(tenant))
         return record.id
 
     def id_in_memory(self, id_or_name: str, tenant: str | None = None) -> str | None:
@@ -137,6 +138,13 @@ class QueryLookup:
             return id_or_name
         with self._lock:
             return self._state.names.get(full_name(tenant, id_or_name))
+
+    def _names_of(self, tenant: str | None) -> list[str]:
+        """Return the newest names of a tenant's queries, as far as looking for one like another takes no time."""
+        with self._lock:
+            names = list(self._state.names)
+        owned = [name.rpartition("/") for name in names[-_MAX_LIKE:]]
+        return [name for owner, _, name in owned if owner == (tenant or "")]
 
     def record(self, id_or_name: str) -> QueryRecord:
         """Return a query by its id, or by its name if it is nobody's; UnknownObject or Gone."""
@@ -312,13 +320,15 @@ class QueryLookup:
 
 
 LONGEST_SHOWN = 200
+_MAX_LIKE = 1000
 
 
-def unknown_query(id_or_name: str) -> UnknownObject:
-    """Return the error for a query that is not there."""
+def unknown_query(id_or_name: str, known: Iterable[str] = ()) -> UnknownObject:
+    """Return the error for a query that is not there; ``known`` are names that may be meant."""
+    hint = did_you_mean(id_or_name[:LONGEST_SHOWN], known)
     return UnknownObject(
-        f"There must be a query with this id or name; got {id_or_name[:LONGEST_SHOWN]!r}. GET /queries (braid queries)"
-        " lists all."
+        f"There must be a query with this id or name; got {id_or_name[:LONGEST_SHOWN]!r}.{hint}"
+        " GET /queries (braid queries) lists all."
     )
 
 

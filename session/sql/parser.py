@@ -13,6 +13,7 @@ from braid.session.sql.parsing.select_parser import BraidParser, open_parser
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import (
     CreateQuery,
+    Describe,
     DropQuery,
     DropStream,
     DropTable,
@@ -27,7 +28,7 @@ from braid.sources.core.errors import BraidError, SqlNotAllowed
 
 _STATEMENTS = (
     "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, REFRESH TABLE, SHOW STREAMS | TABLES | QUERIES,"
-    " EXPLAIN, SELECT"
+    " DESCRIBE, EXPLAIN, SELECT"
 )
 _REFUSED = {
     "INSERT": "INSERT is not supported. Push rows of a stream with POST /streams/{name}/events or braid push; rows of a"
@@ -38,7 +39,6 @@ _REFUSED = {
     "DELETE": "DELETE is not supported: streams are only appended to. Change the file of a static table, and write"
     " REFRESH TABLE name; write DROP QUERY name to retire a query.",
     "ALTER": "ALTER is not supported; drop the object and create it again.",
-    "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}, or run braid streams NAME.",
     "VALUES": "VALUES alone is no query. Write SELECT * FROM (VALUES (1), (2)) AS v (id), or join a stream with them.",
 }
 _VIEW = "write CREATE QUERY name AS SELECT …, which other queries read by its name"
@@ -118,6 +118,9 @@ def _parse(cursor: BraidParser) -> Statement:
             if cursor.word not in _SHOWS:
                 raise cursor.unexpected("STREAMS, TABLES or QUERIES")
             return _SHOWS[cursor.advance().text.upper()]()
+        case "DESCRIBE" | "DESC":
+            cursor.advance()
+            return Describe(_name_or_id(cursor, "the name of what to describe"))
     raise _refusal(cursor)
 
 
@@ -148,13 +151,16 @@ def _parse_create(cursor: BraidParser) -> Statement:
     raise cursor.unexpected("STREAM, TABLE or QUERY")
 
 
+def _name_or_id(cursor: BraidParser, expected: str) -> str:
+    return cursor.advance().text if cursor.kind == "string" else cursor.name(expected)
+
+
 def _parse_drop(cursor: BraidParser) -> Statement:
     if cursor.word not in _DROPS:
         raise cursor.unexpected("STREAM, TABLE or QUERY")
     make = _DROPS[cursor.advance().text.upper()]
     if_exists = cursor.accept_all("IF", "EXISTS")
-    name = cursor.advance().text if cursor.kind == "string" else cursor.name("the name of what to drop")
-    dropped = make(name, if_exists)
+    dropped = make(_name_or_id(cursor, "the name of what to drop"), if_exists)
     if cursor.at("CASCADE") and not isinstance(dropped, DropTable):
         cursor.advance()
         return replace(dropped, cascade=True)

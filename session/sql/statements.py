@@ -88,6 +88,13 @@ class ShowQueries:
 
 
 @dataclass(frozen=True)
+class Describe:
+    """``DESCRIBE name``: a stream, a table or a query."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class SelectItem:
     """One entry of the select list: its expression, its alias if any, and its text for a derived name."""
 
@@ -230,6 +237,7 @@ Statement = (
     | ShowStreams
     | ShowTables
     | ShowQueries
+    | Describe
     | CreateQuery
     | Explain
     | Select

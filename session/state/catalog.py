@@ -15,7 +15,7 @@ from braid.session.state.times import rfc3339
 from braid.sources.connectors.one_row import is_one_row, one_row_stream
 from braid.sources.core.derived import is_derived, lineages_of
 from braid.sources.core.errors import UnknownObject
-from braid.sources.core.names import name_key
+from braid.sources.core.names import did_you_mean, name_key
 from braid.sources.core.replays import is_replay, origin_of, query_of
 from braid.sources.core.schema import StreamDefinition
 
@@ -90,8 +90,11 @@ class Catalog(Mapping[str, StreamDefinition]):
         """Return the stream called ``name``; UnknownObject lists those that exist."""
         state = self._by_name.get(name_key(name))
         if state is None:
-            known = ", ".join(list(self)[:20]) or "none yet; CREATE STREAM declares one"
-            raise UnknownObject(f"A stream must exist to be used; got {name!r}. Streams: {known}.", stream=name)
+            known, hint = ", ".join(list(self)[:20]) or "none yet", did_you_mean(name, self)
+            raise UnknownObject(
+                f"A stream must exist to be used; got {name!r}. Streams: {known}; CREATE STREAM declares one.{hint}",
+                stream=name,
+            )
         return state
 
     def by_id(self, stream_id: str) -> StreamState | None:
@@ -239,9 +242,10 @@ class Catalog(Mapping[str, StreamDefinition]):
         """Return the table called ``name``; UnknownObject lists those that exist."""
         state = self.find_table(name)
         if state is None:
-            known = ", ".join([table.definition.name for table in self.tables()][:20]) or "none yet"
+            names = [table.definition.name for table in self.tables()]
+            known, hint = ", ".join(names[:20]) or "none yet", did_you_mean(name, names)
             raise UnknownObject(
-                f"A table must exist to be used; got {name!r}. Tables: {known}; CREATE TABLE declares one."
+                f"A table must exist to be used; got {name!r}. Tables: {known}; CREATE TABLE declares one.{hint}"
             )
         return state
 

@@ -199,7 +199,7 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
         hint = "Windows before that had no row, or WHERE and HAVING let none through."
         return _not_over(last, reached, next_end, hint)
     if reached < first_end:
-        return _not_over(last, reached, first_end, "It is the query's first window.")
+        return _not_over(last, reached, first_end, which="the query's first window")
     if fired is not None and fired < first_end:
         detail = f"The watermark of stream {last.definition.name} has passed the first window; its rows are formed."
         return _reason("watermark", detail, last.definition.name, reached, first_end)
@@ -211,17 +211,19 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
     return _reason("filtered", detail, last.definition.name, reached, next_end)
 
 
-def _not_over(state: StreamState, watermark: int, end: int, hint: str) -> dict[str, Any]:
+def _not_over(
+    state: StreamState, watermark: int, end: int, hint: str = "", which: str = "the window"
+) -> dict[str, Any]:
     name = state.definition.name
-    detail = f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where the window ends. "
+    detail = f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where {which} ends. "
     if is_derived(state.definition.id):
-        detail += f"It follows the windows of that query, and the streams that these are of. {hint}"
+        detail += "It follows the windows of that query, and the streams that these are of."
     else:
         moves = rfc3339(end + state.definition.schema.lateness_us)
         is_generated = state.definition.connector == "generator"
         also = "will come by itself" if is_generated else f"so does POST /streams/{name}/watermark"
-        detail += f"A row with a time from {moves} on moves it there, and {also}. {hint}"
-    return _reason("watermark", detail, name, watermark, end)
+        detail += f"A row with a time from {moves} on moves it there, and {also}."
+    return _reason("watermark", f"{detail} {hint}".rstrip(), name, watermark, end)
 
 
 def _end_after(window: Window, us: int) -> int:

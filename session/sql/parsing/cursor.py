@@ -25,6 +25,21 @@ _NO_WORDS = ("quoted", "string", "number", "end")
 _E = TypeVar("_E", bound=Expr)
 
 
+_WHERE_NAMES_END = ("an expression", ")", "the end of the statement")
+
+
+def _plain(token: Token | None) -> str:
+    """Return a word without quotes, nothing for another token or none."""
+    is_word = token is not None and token.token_type not in _KINDS and token.text.isidentifier()
+    return token.text if token is not None and is_word else ""
+
+
+def _name(token: Token | None) -> str:
+    """Return a name without quotes, nothing for another token or none."""
+    word = _plain(token)
+    return "" if word.upper() in RESERVED else word
+
+
 def word_of(token: Token) -> str:
     """Return a keyword or name in upper case, or a symbol; nothing for a text, a number or a quoted name."""
     return "" if _KINDS.get(token.token_type) in _NO_WORDS else token.text.upper()
@@ -141,7 +156,17 @@ class Cursor(Parser):
 
     def unexpected(self, expected: str) -> SqlSyntaxError:
         """Return the error that something else was expected."""
-        return self.syntax_error(f"Expected {expected}, got {self.shown()}.")
+        hint = self._quoting_hint() if expected in _WHERE_NAMES_END else ""
+        return self.syntax_error(f"Expected {expected}, got {self.shown()}.{hint}")
+
+    def _quoting_hint(self) -> str:
+        """Return the hint at double quotes where the next words may be a name with a blank, or a word of SQL."""
+        following = self._tokens[self._index + 1] if self._index + 1 < self._tokens_size else None
+        before, word = _name(self._prev), _plain(self._curr)
+        if not word or (not before and _name(self._curr)):
+            return ""
+        words = [before, word] if before else [word, _name(following)]
+        return f' A name such as "{" ".join(filter(None, words))}" stands in double quotes.'
 
     def syntax_error(self, detail: str, at: int | None = None) -> SqlSyntaxError:
         """Return a syntax error at the next token or at an offset."""

@@ -75,6 +75,11 @@ FIELD_NAMES: dict[str, str] = {
     **{f"{name}s": name for name in FIELDS if name not in ("dow", "isodow", "doy", "epoch")},
 }
 
+HIGHEST_ROW = (
+    "The highest row of each window: SELECT … FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s); of groups, by"
+    " the query before it: WITH s AS (SELECT k, SUM(v) AS x FROM r [RANGE 8 SECONDS] GROUP BY k)."
+)
+"""What stands for ORDER BY, OVER and QUALIFY."""
 _KNOWN_AGGREGATES = f"the aggregates are {', '.join(a.upper() for a in dict.fromkeys(AGGREGATES.values()))}."
 _INSTEAD = {
     **dict.fromkeys(
@@ -109,8 +114,7 @@ _INSTEAD = {
     ),
     **dict.fromkeys(
         ("row_number", "rank", "dense_rank", "lag", "lead", "ntile"),
-        "There is no OVER yet. The highest row of each window:"
-        " FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s).",
+        f"There is no OVER yet. {HIGHEST_ROW}",
     ),
     **dict.fromkeys(
         ("now", "current_timestamp", "localtimestamp", "current_date", "proctime", "random", "rand", "uuid"),

@@ -12,6 +12,7 @@ from sqlglot.expressions import Expr
 from braid.session.sql.parsing.cursor import word_of
 from braid.session.sql.parsing.emit import parse_emit
 from braid.session.sql.parsing.expression_parser import ExpressionParser
+from braid.session.sql.parsing.function_names import HIGHEST_ROW
 from braid.session.sql.parsing.tokenizer import RESERVED, BraidTokenizer
 from braid.session.sql.parsing.tree import TreeReader
 from braid.session.sql.parsing.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
@@ -37,16 +38,16 @@ _REFUSED_JOINS = {
     "OUTER": "Write LEFT OUTER JOIN; there is no other outer join.",
 }
 _REFUSED_CLAUSES = {
-    "ORDER": "ORDER BY is not supported yet. Rows of windows come by the window's end; sort those of one where you read"
-    " them. The highest row of each: FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s).",
+    "ORDER": "ORDER BY is not supported yet. Rows of windows come by the window's end; sort those of one where you"
+    f" read them. {HIGHEST_ROW}",
     "LIMIT": "LIMIT is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
     "OFFSET": "OFFSET is not supported: read with ?after= instead.",
     "FETCH": "FETCH is not supported: a continuous query has no last row. Read with `braid query --limit` or ?limit=.",
     "EXCEPT": "EXCEPT is not supported; write WHERE x NOT IN (SELECT …), over a window or a static table.",
     "INTERSECT": "INTERSECT is not supported; write WHERE x IN (SELECT …), over a window or a static table.",
     "WINDOW": "WINDOW is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].",
-    "QUALIFY": "QUALIFY is not supported, as there is no OVER yet. The highest row of each window:"
-    " FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s). Write HAVING for a condition on aggregates.",
+    "QUALIFY": f"QUALIFY is not supported, as there is no OVER yet. {HIGHEST_ROW} Write HAVING for a condition on"
+    " aggregates.",
     "TRIGGER": "TRIGGER is not supported; EMIT at the end says when rows come: EMIT STREAM for every change.",
     "MATCH_RECOGNIZE": "MATCH_RECOGNIZE is not supported; [SESSION 5 SECONDS] brings rows together that follow soon.",
     "TABLESAMPLE": "TABLESAMPLE is not supported; a tenth of the rows: WHERE MOD(id, 10) = 0.",

@@ -122,8 +122,14 @@ def test_sql_prints_what_the_statement_gives(service: Playback, braid: Braid) ->
     assert braid("sql", "SHOW QUERIES", "--json").stdout == '{"id": "q-1"}\n'
     service.play(answer([]))
     assert braid("sql", "SHOW QUERIES").stdout == "nothing there\n"
-    service.play(answer(PLAN))
-    assert "aggregate by gem_pack" in braid("sql", "EXPLAIN …").stdout
+    service.play(answer({**PLAN, "queries": 3, "streams": ["purchases", "offers"]}))
+    explained = braid("sql", "EXPLAIN …;").stdout
+    assert "aggregate by gem_pack" in explained
+    assert "streams  purchases, offers\n" in explained
+    service.play(answer(registered))
+    described = [line.split(maxsplit=1) for line in braid("sql", "DESCRIBE cheap;").stdout.splitlines()]
+    assert ["id", registered["id"]] in described
+    assert ["sql", "SELECT user_id"] in described, "its lines are below one another"
     service.play(answer(PLAN))
     assert json.loads(braid("sql", "EXPLAIN …", "--json").stdout) == PLAN
 

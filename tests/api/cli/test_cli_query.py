@@ -55,7 +55,7 @@ def test_an_interrupt_retires_the_query_and_says_so(service: Playback, start: St
 
 
 @pytest.mark.parametrize("has_rows", [True, False])
-def test_a_query_that_finishes_says_which_rows_it_did_not_see(service: Playback, start: Start, has_rows: bool) -> None:
+def test_a_query_that_finishes_says_which_rows_were_set_aside(service: Playback, start: Start, has_rows: bool) -> None:
     process = start("query", SQL)
     follows(service)
     with service.changed:
@@ -68,9 +68,9 @@ def test_a_query_that_finishes_says_which_rows_it_did_not_see(service: Playback,
     status, _, err = ended(process)
     assert status == 0
     late = (
-        "1 rows of stream purchases were late, and queries that run do not see them: they came more than its LATENESS"
-        " (1.5 s) after later ones. `braid infer` says which one fits; `braid streams purchases --dead-letters` lists"
-        " them."
+        "1 rows of stream purchases were late: they came more than its LATENESS (1.5 s) after later ones, as rows do"
+        " that are pushed twice. Queries that ran then did not see them; one that starts at 'earliest' may. `braid"
+        " streams purchases --dead-letters` lists them."
     )
     malformed = "2 rows of stream purchases were malformed. `braid streams purchases --dead-letters` lists them."
     said = [late, malformed] if has_rows else ["no row: All 9 inputs are malformed."]

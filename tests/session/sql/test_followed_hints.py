@@ -56,6 +56,12 @@ def planned(sql: str) -> None:
         ("SELECT price FROM purchases QUALIFY price > 1", "(SELECT MAX(x) FROM s)", HIGHEST),
         (f"SELECT price {WINDOW} ORDER BY price DESC", "(SELECT MAX(x) FROM s)", HIGHEST),
         (
+            f"SELECT pack, SUM(price) AS x {WINDOW} GROUP BY pack ORDER BY x DESC",
+            "WITH s AS (SELECT k, SUM(v) AS x",
+            f"WITH s AS (SELECT pack, SUM(price) AS x {WINDOW} GROUP BY pack)"
+            " SELECT pack, x FROM s [RANGE 8 SECONDS] WHERE x = (SELECT MAX(x) FROM s)",
+        ),
+        (
             "SELECT COUNT(*) AS n FROM purchases [RANGE 8 SECONDS TRIGGER 1 SECOND]",
             "EMIT STREAM",
             f"SELECT COUNT(*) AS n {WINDOW} EMIT STREAM",

@@ -9,6 +9,7 @@ from braid.session.sql.statements import (
     CreateQuery,
     CreateStream,
     CreateTable,
+    Describe,
     DropQuery,
     DropStream,
     DropTable,
@@ -227,6 +228,8 @@ PUSH = "WITH (connector = 'push')"
         ("SHOW STREAMS", ShowStreams()),
         ("SHOW TABLES", ShowTables()),
         ("show queries ; ", ShowQueries()),
+        ("DESCRIBE purchases", Describe("purchases")),
+        ("desc 'q-17';", Describe("q-17")),
     ],
 )
 def test_plain_statements(sql: str, statement: Statement) -> None:

@@ -138,7 +138,8 @@ def test_the_rows_of_a_generator_come_by_themselves() -> None:
     found.add(StreamState(definition, clock=50 * SECOND, watermark=48 * SECOND, tuples=3))
     answer = waiting_for(running(aggregation(window=MINUTE), since=40), found)
     assert answer is not None
-    assert answer["detail"].endswith("on moves it there, and will come by itself. It is the query's first window.")
+    assert "where the query's first window ends." in answer["detail"]
+    assert answer["detail"].endswith("on moves it there, and will come by itself.")
 
 
 @pytest.mark.parametrize("problem", [{"unavailable": "no broker answers"}, {"error": "no broker answers"}])
