@@ -19,6 +19,7 @@ from braid.operators.functions.comparison import compared
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, constant, kernel
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.json_paths import Path, read_steps
+from braid.sources.core.names import did_you_mean
 from braid.sources.core.schema import BIGINT, BOOLEAN, JSON, NULL, VARCHAR, ColumnType
 from braid.sources.formats.coercion import UnfitError, json_text
 from braid.sources.formats.json_rows import parse_json
@@ -37,7 +38,8 @@ def _bind_member(function: Function, arguments: Arguments) -> Expression:
         return Call(function.name, (value, Literal(member[0], VARCHAR)), member[1])
     if value.type.kind == "STRUCT":
         known = ", ".join(name for name, _ in value.type.members[:50])
-        raise NotAllowed(f"{describe(value)} has no member {name.value!r}; it has {known}.")
+        hint = did_you_mean(str(name.value), [name for name, _ in value.type.members])
+        raise NotAllowed(f"{describe(value)} has no member {name.value!r}; it has {known}.{hint}")
     hint = {
         "ARRAY": "Write the number of an element first, as in items[1].price.",
         "MAP": "Write the key in brackets, as in labels['key'].",

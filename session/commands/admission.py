@@ -100,7 +100,7 @@ def _check_names(state: SessionState, planned: Sequence[PlannedQuery], replaced:
             user = f"query {holder.id}" if holder is not None and is_taken else "another query of the request"
             raise Conflict(
                 f"Cannot name a query {name.rpartition('/')[2]!r}: {user} has this name. Choose another name, or"
-                " put the new query in its place with CREATE OR REPLACE QUERY (braid replace), or delete it.",
+                " put the new query in its place with CREATE OR REPLACE QUERY (braid replace), or drop that one.",
                 query_id=holder.id if holder is not None and is_taken else None,
             )
 

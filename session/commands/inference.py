@@ -26,7 +26,7 @@ from braid.sources.core.names import name_key
 from braid.sources.core.schema import TIMESTAMP, VARCHAR
 from braid.sources.core.storage import Storage
 from braid.sources.core.watermark_options import HOUR, MAX_FUTURE, NONE, SECOND, TIMESTAMP_FORMAT
-from braid.sources.inference.columns import Column, times_within, words_of
+from braid.sources.inference.columns import EPOCH_WORDS, Column, times_within, words_of
 from braid.sources.inference.event_time import EventTime, choose_event_time
 from braid.sources.inference.places import KAFKA, sample_place
 from braid.sources.inference.sample import CSV, JSON, MAX_WIDTH, PARQUET, Sample, sample_parquet, sample_texts
@@ -106,25 +106,27 @@ class Inference:
             )
         # until pushes take a format, the content type of each says what it holds
         format_ = _PUSHED_AS[form] if _PUSHED_AS[form] in CONNECTORS[PUSH].formats else CONNECTORS[PUSH].formats[0]
-        name = self._name(name, file)
+        given, name = name, self._name(name, file)
+        taken = () if given or name == _name_after(file) else (f"The name {_name_after(file)} is taken.",)
         if format_ != _PUSHED_AS[form]:
             comment = "Rows are pushed to it as JSON or Arrow; CSV is read from a folder, by connector 'file'."
         else:
             comment = f"Rows are pushed to it: POST /streams/{name}/events, or braid push {name} FILE."
-        return self._stream(sample, {"connector": PUSH, "format": format_}, name, (comment,))
+        return self._stream(sample, {"connector": PUSH, "format": format_}, name, (comment, *taken))
 
     def of_place(self, connector: str, options: Mapping[str, str], name: str | None = None) -> InferredStream:
         """Return the statement of a stream that reads a folder or a topic; NotAllowed or NotReady as its sample."""
         place = sample_place(connector, options, self._confinement)
-        source = {"connector": place.connector, **place.options}
-        return self._stream(place.sample, source, self._name(name, place.name), place.comments)
+        source, given = {"connector": place.connector, **place.options}, name
+        name, own = self._name(name, place.name), _name_after(place.name)
+        taken = () if given or name == own else (f"The name {own} is taken.",)
+        return self._stream(place.sample, source, name, (*place.comments, *taken))
 
     def _name(self, given: str | None, place: str) -> str:
         """Return the name of the stream: as given, or one that is free, after what it reads."""
         if given:
             return given
-        base = re.sub(r"\W+", "_", PurePosixPath(place).stem, flags=re.ASCII).strip("_").lower()[: LONGEST_NAME - 10]
-        base = base if base and not base[0].isdigit() else f"s_{base}" if base else "events"
+        base = _name_after(place)
         taken = set(map(name_key, self._taken()))
         return next(n for n in (base, *(f"{base}_{i}" for i in range(2, len(taken) + 3))) if name_key(n) not in taken)
 
@@ -137,7 +139,7 @@ class Inference:
                 time_ = replace(time_, column=replace(time_.column, name=_free(time_.column.name, columns)))
                 columns.append(time_.column)
         if time_ is None and source["connector"] != KAFKA:
-            raise _no_event_time(sample, columns, name)
+            raise _no_event_time(sample, columns, left_out, name)
         declared = [_declared(column, time_, sample.form) for column in columns]
         options = dict(source)
         comments = [f"{_rows_of(sample)} looked at.", *of_place]
@@ -156,8 +158,7 @@ class Inference:
         if sample.unreadable:
             comments.append(f"{sample.unreadable} more row(s) are no {sample.form} of these columns: dead letters.")
         if left_out:
-            shown = ", ".join(f"{_shown(column)!r} ({why})" for column, why in left_out[:_MAX_SHOWN])
-            comments.append(f"Left out: {shown}{' and others' if len(left_out) > _MAX_SHOWN else ''}.")
+            comments.append(_left_out_text(left_out))
         sql = create_stream_text(name, declared, options, comments)
         try:
             statement = read_create_stream(sql, self._confinement, self._storage, self._limits)
@@ -175,6 +176,12 @@ class Inference:
             rows=sample.rows,
             comments=tuple(comments),
         )
+
+
+def _name_after(place: str) -> str:
+    """Return the name of a stream that reads a file, a folder or a topic."""
+    base = re.sub(r"\W+", "_", PurePosixPath(place).stem, flags=re.ASCII).strip("_").lower()[: LONGEST_NAME - 10]
+    return base if base and not base[0].isdigit() else f"s_{base}" if base else "events"
 
 
 def _declarable(sample: Sample) -> tuple[list[Column], list[tuple[str, str]]]:
@@ -211,7 +218,8 @@ def _why_not(column: Column, names: set[str], times: int) -> str:
 def _declared(column: Column, time_: EventTime | None, form: str) -> DeclaredColumn:
     assert column.type is not None
     if time_ is not None and column is time_.column:
-        return DeclaredColumn(column.name, TIMESTAMP, column.why, time_.lateness_us, source=column.source)
+        comment = "" if column.misfits else column.why  # what is said of the event time has the misfits
+        return DeclaredColumn(column.name, TIMESTAMP, comment, time_.lateness_us, source=column.source)
     if time_ is not None and time_.column.time_format and column.type.has_kind(TIMESTAMP.kind) and form != PARQUET:
         kind = column.type.with_replaced(TIMESTAMP, VARCHAR)
         return DeclaredColumn(column.name, kind, f"times as text: {TIMESTAMP_FORMAT} is for all TIMESTAMPs")
@@ -229,8 +237,10 @@ def _of_event_time(time_: EventTime) -> list[str]:
     others = f" Others: {', '.join(map(repr, time_.others[:_MAX_SHOWN]))}." if time_.others else ""
     comments = [f"Event time: {column.name!r}, since {time_.why}.{others}"]
     if column.nulls:
-        such = f", but {column.misfits}" if column.misfits else ""
-        comments.append(f"{column.nulls} row(s) have none there{such}: they are malformed, and dead letters.")
+        such = f", such as {column.misfits}" if column.misfits else ""
+        comments.append(f"{column.nulls} row(s) have no time there{such}: they are malformed, and dead letters.")
+    if column.time_format and column.time_format not in EPOCH_WORDS and "X" not in column.time_format:
+        comments.append("Its times are read as UTC.")
     if time_.beyond:
         comments.append(f"{time_.beyond} row(s) have times beyond now: they are malformed, and dead letters.")
     lateness, disorder = interval_text(time_.lateness_us), time_.disorder
@@ -248,12 +258,19 @@ def _rows_of(sample: Sample) -> str:
     return "1 row" if sample.rows == 1 else f"{sample.rows} rows"
 
 
-def _no_event_time(sample: Sample, columns: Sequence[Column], name: str) -> NotAllowed:
+def _left_out_text(left_out: Sequence[tuple[str, str]]) -> str:
+    shown = ", ".join(f"{_shown(column)!r} ({why})" for column, why in left_out[:_MAX_SHOWN])
+    return f"Left out: {shown}{' and others' if len(left_out) > _MAX_SHOWN else ''}."
+
+
+def _no_event_time(
+    sample: Sample, columns: Sequence[Column], left_out: Sequence[tuple[str, str]], name: str
+) -> NotAllowed:
     likely = [column for column in columns if {"time", "date", "day", "at"} & set(words_of(column.name))]
-    advice = ""
+    advice = f" {_left_out_text(left_out)}" if left_out else ""
     if likely:
         shown = [f"{c.name!r} has {c.misfits}" if c.misfits else repr(c.name) for c in likely[:_MAX_SHOWN]]
-        advice = f" One of these would do in such a form: {', '.join(shown)}."
+        advice += f" One of these would do in such a form: {', '.join(shown)}."
     if 0 < len(columns) <= _MAX_SHOWN:
         declared = ", ".join(f"{quoted_name(column.name)} {column.type}" for column in columns)
         advice += (

@@ -327,8 +327,8 @@ def unknown_query(id_or_name: str, known: Iterable[str] = ()) -> UnknownObject:
     """Return the error for a query that is not there; ``known`` are names that may be meant."""
     hint = did_you_mean(id_or_name[:LONGEST_SHOWN], known)
     return UnknownObject(
-        f"There must be a query with this id or name; got {id_or_name[:LONGEST_SHOWN]!r}.{hint}"
-        " GET /queries (braid queries) lists all."
+        f"There is no query with the id or name {id_or_name[:LONGEST_SHOWN]!r}.{hint} GET /queries (braid queries)"
+        " lists all."
     )
 
 

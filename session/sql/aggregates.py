@@ -17,7 +17,7 @@ from braid.session.sql.parsing.function_names import shown_aggregate
 from braid.session.sql.scope import WINDOW_COLUMNS, Names
 from braid.session.sql.syntax import Node, walk
 from braid.sources.core.errors import NotAllowed
-from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
+from braid.sources.core.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, JSON, NULL, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
 _KEY = "(key)"
@@ -144,11 +144,12 @@ class AggregateBinder(Binder):
         if name == "count_distinct":
             self._check_plain(argument, child)
         if name in _NUMBER_AGGREGATES and not kind.is_numeric:
-            hint = (
-                f" Write CAST({advised_text(argument)} AS DOUBLE): NULL for what is no number."
-                if kind == VARCHAR
-                else ""
-            )
+            text = advised_text(argument)
+            if kind == VARCHAR:
+                hint = f" Write CAST({text} AS DOUBLE): NULL for what is no number. Of texts such as '12,50' it is"
+                hint += f" CAST(REPLACE({text}, ',', '.') AS DOUBLE)."
+            else:
+                hint = f" Write CAST(JSON_VALUE({text}, '$') AS DOUBLE)." if kind == JSON else ""
             raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.{hint}", child.at)
         if name in ("min", "max") and not (kind.is_numeric or kind in _ORDERED_TYPES):
             raise self.sql.not_allowed(

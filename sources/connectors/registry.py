@@ -65,9 +65,8 @@ class ConnectorKind:
 
 def _validate_push(declared: Declaration) -> None:
     if declared.options:
-        meant = next(
-            filter(None, (did_you_mean(option, COMMON_OPTIONS) for option in declared.options)), " Leave it out."
-        )
+        hints = (did_you_mean(option, ("format", *COMMON_OPTIONS)) for option in declared.options)
+        meant = next(filter(None, hints), " Leave it out.")
         raise NotAllowed(f"Connector 'push' has no option {', '.join(map(repr, declared.options))}.{meant}")
     if declared.storage is not None:
         check_local(declared.storage, declared.name)

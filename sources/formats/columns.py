@@ -162,9 +162,10 @@ def find_column(names: Sequence[str], name: str, place: str = "The first line") 
         if positions:
             raise MalformedRequest(f"{place} must have column {name!r} once; it has {known}.")
         close = difflib.get_close_matches(name, names[:MAX_NAMES], n=1)
-        raise MalformedRequest(
-            f"{place} lacks column {name!r}; it has {known}." + (f" Is it {close[0]!r}?" if close else "")
-        )
+        hint = f" Is it {close[0]!r}?" if close else ""
+        if len(names) == 1 and (delimiters := [mark for mark in ",;\t|" if mark in names[0]]):
+            hint = f" If {delimiters[0]!r} stands between its names, say so: delimiter = {delimiters[0]!r}."
+        raise MalformedRequest(f"{place} lacks column {name!r}; it has {known}.{hint}")
     return positions[0]
 
 

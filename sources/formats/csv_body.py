@@ -53,11 +53,11 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
 
 
 def _delimiter_of(line: bytes, schema: Schema) -> str:
-    """Return the delimiter by which a line of names has most columns of a schema, the first of those."""
+    """Return the delimiter by which a line of names has most columns of a schema, of those the one with most names."""
     wanted = {field.input_name.strip().lower() for field in schema.read}
 
-    def found(delimiter: str) -> int:
-        names = (field or b"" for field in split_fields(line, delimiter) or ())
-        return len(wanted & {name.decode(errors="replace").strip().lower() for name in names})
+    def found(delimiter: str) -> tuple[int, int]:
+        names = [field or b"" for field in split_fields(line, delimiter) or ()]
+        return len(wanted & {name.decode(errors="replace").strip().lower() for name in names}), len(names)
 
     return max(DELIMITERS, key=found)

@@ -62,7 +62,9 @@ class CsvLayout:
         try:
             names = [(field or b"").decode() for field in fields]
         except UnicodeDecodeError:
-            raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
+            raise MalformedRequest(
+                "The names of columns must be UTF-8, got others. Convert them: iconv -f WINDOWS-1252 -t UTF-8."
+            ) from None
         if names == [""]:
             wanted_names = delimiter.join(field.input_name for field in schema.read)
             raise MalformedRequest(f"The first line is empty; it must name the columns: {wanted_names}")

@@ -153,7 +153,9 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
         parts, declared = (), _array_type(present) if kinds == {list} else None
     if declared is not None:
         return Column(name, declared, nulls=nulls, parts=parts)
-    several = f"values of several types: {', '.join(sorted(map(_kind_of, kinds)))}" if len(kinds) > 1 else ""
+    several = f"values of several types: {', '.join(sorted(set(map(_kind_of, kinds))))}" if len(kinds) > 1 else ""
+    if kinds <= {int, Decimal, float, str}:
+        several = "numbers and texts: CAST(JSON_VALUE(…, '$') AS DOUBLE) gives NULL for texts that are no number"
     return _with_epochs(Column(name, JSON, several or "parts that differ from tuple to tuple", nulls), values)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from braid.sources.inference.misfits import misfits_text
 
@@ -17,6 +17,7 @@ _PLACEHOLDERS = ("na", "n/a", "nan", "null", "none", "nil", "-", "?", "inf", "-i
 _NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _PLUS = re.compile(r"\+[\d.]+", re.ASCII)
 _CODE = re.compile(r"\+?\d+", re.ASCII)
+_POINTS = re.compile(r"-?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 # of several that read as many texts the first is meant
 _NOTATIONS = (
     (
@@ -40,6 +41,12 @@ _NOTATIONS = (
 def is_double(text: str) -> bool:
     """Return whether a text is a number that DOUBLE holds; +49 30 … are telephone numbers."""
     return _NUMBER.fullmatch(text) is not None and not _PLUS.fullmatch(text) and math.isfinite(float(text))
+
+
+def may_be_thousands(texts: Iterable[str]) -> bool:
+    """Return whether the points of all numbers may stand between thousands, as in ``2.350``."""
+    points = [_POINTS.fullmatch(text.strip()) is not None for text in texts]
+    return len(points) > 1 and all(points)
 
 
 def advice_on_numbers(texts: Sequence[str | None]) -> str:

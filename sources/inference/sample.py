@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -16,12 +16,14 @@ import pyarrow as pa
 from pyarrow import types
 
 from braid.sources.core.errors import BraidError, MalformedRequest
+from braid.sources.core.schema import DOUBLE
 from braid.sources.formats.csv_document import MAX_COLUMNS, check_delimiter
 from braid.sources.formats.csv_records import record_ends, split_fields, without_end
 from braid.sources.formats.json_rows import elements_of, parse_json
 from braid.sources.formats.parquet_rows import ParquetRows
 from braid.sources.formats.texts import MARK
 from braid.sources.inference.columns import Column, column_of_arrow, column_of_json, column_of_texts
+from braid.sources.inference.numbers import may_be_thousands
 
 SAMPLE_BYTES = 4 << 20
 MAX_ROWS = 20_000
@@ -166,8 +168,18 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
         column_of_texts(name, [None if row[i] is None else row[i].decode() for row in rows])  # type: ignore[union-attr]
         for i, name in enumerate(names)
     ]
+    if delimiter == ";":
+        columns = [_with_doubt(column, [row[i] for row in rows]) for i, column in enumerate(columns)]
     found = {"delimiter": delimiter} if delimiter != "," else {}
     return Sample(CSV, tuple(columns), len(rows), found if has_names else {**found, "header": "false"}, unreadable)
+
+
+def _with_doubt(column: Column, values: Sequence[bytes | None]) -> Column:
+    """Return a column, with what its numbers may mean as well where semicolons stand between fields."""
+    if column.type != DOUBLE or not may_be_thousands(value.decode() for value in values if value is not None):
+        return column
+    why = "if 2.350 is meant to be 2350: declare VARCHAR, and write CAST(REPLACE(…, '.', '') AS DOUBLE)"
+    return replace(column, why=why)
 
 
 def _records(text: bytes, delimiter: str) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from braid.session.sql.syntax import Node
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.json_paths import read_path
 from braid.sources.core.names import composed
-from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, ColumnType, Field
+from braid.sources.core.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, ColumnType, Field
 
 MAX_COLUMNS = 1000
 LATENESS_HINT = (
@@ -167,6 +167,8 @@ def _bound(
         if column.lateness is not None and field.type != TIMESTAMP:
             is_read_number = column.expression is None and field.type in (INT, BIGINT, DOUBLE)
             hint = EPOCH_HINT if is_read_number else ""
+            if column.expression is None and field.type == DATE:
+                hint = " Declare it as TIMESTAMP, and in WITH 'timestamp.format' = 'yyyy-MM-dd'."
             raise cursor.not_allowed(
                 f"The column with LATENESS must be a TIMESTAMP; {column.name} is {field.type}.{hint}",
                 column.lateness_at,

@@ -26,6 +26,9 @@ _E = TypeVar("_E", bound=Expr)
 
 
 _WHERE_NAMES_END = ("an expression", ")", "the end of the statement")
+_CLAUSES = ("AND", "AS", "BY", "EMIT", "FROM", "GROUP", "HAVING", "IN", "JOIN", "LEFT", "ON", "OR", "SELECT", "UNION")
+_IN_ORDER = ("FROM", "WHERE", "GROUP", "HAVING")
+"""What a SELECT has one after the other."""
 
 
 def _plain(token: Token | None) -> str:
@@ -156,14 +159,22 @@ class Cursor(Parser):
 
     def unexpected(self, expected: str) -> SqlSyntaxError:
         """Return the error that something else was expected."""
-        hint = self._quoting_hint() if expected in _WHERE_NAMES_END else ""
+        hint = (self._order_hint() or self._quoting_hint()) if expected in _WHERE_NAMES_END else ""
         return self.syntax_error(f"Expected {expected}, got {self.shown()}.{hint}")
+
+    def _order_hint(self) -> str:
+        """Return the hint at where a clause stands, or that a comma is too much."""
+        if self.word in _IN_ORDER and self._prev is not None and self._prev.text == ",":
+            return " Leave out the comma before it."
+        if self.word == "WHERE":
+            return " WHERE stands after FROM, before GROUP BY and HAVING."
+        return ""
 
     def _quoting_hint(self) -> str:
         """Return the hint at double quotes where the next words may be a name with a blank, or a word of SQL."""
         following = self._tokens[self._index + 1] if self._index + 1 < self._tokens_size else None
         before, word = _name(self._prev), _plain(self._curr)
-        if not word or (not before and _name(self._curr)):
+        if not word or word.upper() in _CLAUSES or (not before and _name(self._curr)):
             return ""
         words = [before, word] if before else [word, _name(following)]
         return f' A name such as "{" ".join(filter(None, words))}" stands in double quotes.'

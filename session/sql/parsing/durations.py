@@ -15,6 +15,7 @@ MICROSECONDS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
+_SHORT = {"US": "MICROSECOND", "MS": "MILLISECOND", "SEC": "SECOND", "MIN": "MINUTE", "HR": "HOUR", "H": "HOUR"}
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 MAX_MICROSECONDS = 36_525 * MICROSECONDS["DAY"]
 MAX_MONTHS = 1_200
@@ -59,7 +60,8 @@ def _parse_amount(cursor: Cursor) -> tuple[int, int]:
         if not cursor.at_word():
             raise cursor.unexpected(f"a unit ({_units()})")
         unit = cursor.advance().text.upper()
-    unit = unit if unit in MICROSECONDS or unit in MONTHS else unit.removesuffix("S")
+    unit = unit if unit in MICROSECONDS or unit in MONTHS or unit in _SHORT else unit.removesuffix("S")
+    unit = _SHORT.get(unit, unit)
     if unit not in MICROSECONDS and unit not in MONTHS:
         raise cursor.syntax_error(f"A unit must be one of {_units()}; got {unit!r}.", unit_at)
     return _to_interval(cursor, sign * _read_amount(cursor, amount, token.start), unit, start)

@@ -70,7 +70,7 @@ def test_json_that_is_pushed_gets_a_statement_that_takes_its_rows(inference: Inf
         "tags": "ARRAY<INT>",
     }
     assert inferred.to_json()["left_out"] == []
-    assert "1 row(s) have none there: they are malformed" in inferred.sql
+    assert "1 row(s) have no time there: they are malformed" in inferred.sql
     assert len(decode_ndjson(lines, statement.schema).malformed) == 1
 
 
@@ -187,7 +187,31 @@ def test_a_stream_is_called_after_its_file_and_by_a_name_that_is_free() -> None:
         (None, "2024-trips (1).csv", "s_2024_trips_1"),
         ("mine", "flights.csv", "mine"),
     ):
-        assert inference.of_rows("csv", PLAIN, name, file).name == called
+        inferred = inference.of_rows("csv", PLAIN, name, file)
+        assert inferred.name == called
+        assert ("The name flights is taken." in inferred.comments) == (file == "Flights.csv")
+
+
+def test_points_that_may_stand_between_thousands_are_said_where_semicolons_part_the_fields() -> None:
+    rows = [("01.02.2026 10:00", "2.350"), ("02.02.2026 11:00", "1.200")]
+    for delimiter, doubt in ((";", True), (",", False)):
+        body = "\n".join(map(delimiter.join, [("Wann", "Preis"), *rows])).encode()
+        inferred = Inference().of_rows("csv", body)
+        assert types_of(inferred)["Preis"] == "DOUBLE"
+        assert ("-- if 2.350 is meant to be 2350" in inferred.sql) == doubt
+        assert "Its times are read as UTC." in inferred.comments
+    assert "2350" not in Inference().of_rows("csv", b"Wann;Preis\n01.02.2026 10:00;2.350\n01.02.2026 10:01;0.5\n").sql
+
+
+def test_columns_of_one_name_are_said_where_no_other_has_times(inference: Inference) -> None:
+    with pytest.raises(NotAllowed, match=r"Left out: 'Datum' \(a name that several columns have\)"):
+        inference.of_rows("csv", b"Datum,Datum,n\n2026-01-31T12:00:00Z,2026-01-31T12:00:00Z,1\n")
+
+
+def test_a_wrong_time_is_said_once(inference: Inference) -> None:
+    inferred = inference.of_rows("csv", b"at,n\n2026-01-31T12:00:00Z,1\n2026-01-31T12:00:01Z,2\nsoon,3\n")
+    assert "1 row(s) have no time there, such as 'soon' (row 3): they are malformed, and dead letters." in inferred.sql
+    assert inferred.sql.count("soon") == 1
 
 
 def test_parquet_is_pushed_as_arrow(inference: Inference) -> None:

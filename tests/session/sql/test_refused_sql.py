@@ -156,6 +156,7 @@ REFUSED = [
     (f"SELECT ^{'9' * 39} FROM purchases", 422, "at most 38 digits"),
     ("SELECT ^1e999 FROM purchases", 422, "beyond what a DOUBLE holds"),
     (f"SELECT SUM(^name) {W}", 422, "SUM needs a number; got name (VARCHAR). Write CAST(name AS DOUBLE): NULL for"),
+    (f"SELECT AVG(^name) {W}", 422, "such as '12,50' it is CAST(REPLACE(name, ',', '.') AS DOUBLE)."),
     ("SELECT Preis in ^€ FROM purchases", 400, "put the name that it is part of in double quotes"),
     (f"SELECT MAX(^ok) {W}", 422, "Write CAST(… AS INT)"),
     # aggregates and windows
