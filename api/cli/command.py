@@ -40,6 +40,15 @@ class CliCommand(click.Command):
         super().__init__(*args, **kwargs)
         self.examples = examples
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say of an SQL text that a shell has cut into words that it stands in quotes."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" in error.message and any(isinstance(p.type, SqlType) for p in self.params):
+                raise click.UsageError(f'{error.message} Put the SQL in quotes: "SELECT …".', ctx) from None
+            raise
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the examples below the options."""
         formatter.write("\nExamples:\n" if len(self.examples) > 1 else "\nExample:\n")

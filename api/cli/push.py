@@ -19,7 +19,7 @@ from braid.client import MEDIA_TYPES, BraidError, Client
 # a body this big is well below what a service accepts, and big enough to be fast
 _CHUNK_BYTES = 1 << 20
 _ERRORS_SHOWN = 20
-_SUFFIXES = {".csv": "csv", ".json": "json", ".arrow": "arrow"}
+_SUFFIXES = {".csv": "csv", ".json": "json", ".arrow": "arrow", ".ndjson": "ndjson", ".jsonl": "ndjson"}
 
 _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 """What a detail begins with: the place in one piece, which the place in the whole input replaces."""
@@ -39,7 +39,6 @@ class Pushed:
     errors: list[Any] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    seems_no_json: bool = False
 
     def add(self, answer: dict[str, Any], form: str, file: str | None) -> None:
         """Count an answer to a piece; show its errors."""
@@ -50,8 +49,6 @@ class Pushed:
         self.missing += (name for name in answer.get("missing") or [] if name not in self.missing)
         self.unknown += (name for name in answer.get("unknown") or [] if name not in self.unknown)
         for error in answer.get("errors") or []:
-            if form == "ndjson" and "must be JSON" in str(error.get("detail")):
-                self.seems_no_json = True
             self.error_count += 1
             if self.as_json:
                 self.errors.append(error if file is None else {"file": file, **error})
@@ -86,8 +83,6 @@ class Pushed:
             others = ", ".join(map(cell_text, self.unknown))
             besides = f"; it has others that are no columns: {others}" if others else ""
             click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}{besides}", err=True)
-        if self.rejected and not self.accepted and self.seems_no_json:
-            click.echo("Are these no JSON objects, one a line? Then say what they are: --format csv, …", err=True)
 
 
 @click.command(
@@ -123,11 +118,15 @@ def push(
     """
     pushed = Pushed(stream, as_json)
     for name in files or ("-",):
-        file_form = form or _SUFFIXES.get(Path(name).suffix.lower(), "ndjson")
+        named_form = form or _SUFFIXES.get(Path(name).suffix.lower())
+        file_form = named_form or "ndjson"
         if name == "-" and sys.stdin.isatty():
             note(f"Type rows as {file_form}; Ctrl-D on a line of its own ends them.")
         with click.open_file(name, "rb") as file:
-            _push_file(braid, file, file_form, key, pushed, name if len(files) > 1 else None)
+            pieces = _pieces(file, file_form, steady=key is not None)
+            if named_form is None:
+                pieces = _checked(pieces, name)
+            _push_pieces(braid, pieces, file_form, key, pushed, name if len(files) > 1 else None)
     if pushed.pieces == 0:
         braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
     if end:
@@ -137,13 +136,24 @@ def push(
         raise click.exceptions.Exit(1)
 
 
-def _push_file(
-    braid: Client, file: IO[bytes], form: str, key: str | None, pushed: Pushed, shown_name: str | None
+def _checked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield the pieces of what nobody said the format of; refuse it before anything is pushed if it is no JSON."""
+    for number, piece in enumerate(pieces):
+        if number == 0 and piece.strip() and not piece.lstrip().startswith(b"{"):
+            raise click.UsageError(
+                f"{'standard input' if name == '-' else name} must be JSON, an object a line; it begins with"
+                f" {piece.strip()[:40].decode(errors='replace')!r}. Say what it is: --format csv, …"
+            )
+        yield piece
+
+
+def _push_pieces(
+    braid: Client, pieces: Iterator[bytes], form: str, key: str | None, pushed: Pushed, shown_name: str | None
 ) -> None:
-    """Push a file in pieces; where a piece cannot be pushed, say first how far it got."""
+    """Push a file piece by piece; where one cannot be pushed, say first how far it got."""
     before = 0
     try:
-        for piece in _pieces(file, form, steady=key is not None):
+        for piece in pieces:
             piece_key = None if key is None else f"{key}-{pushed.pieces}"
             answer = braid.push(pushed.stream, piece, form, key=piece_key, first=before + 1)
             pushed.add(answer, form, shown_name)

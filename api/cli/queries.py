@@ -83,7 +83,10 @@ def drop(braid: Client, name: str, kind: str | None, no_drain: bool, cascade: bo
         click.echo(f"dropped the {kind} {name}")
         return
     try:
-        _announce(braid.delete_query(name, drain=not no_drain, cascade=cascade), "", as_json=False)
+        query = braid.delete_query(name, drain=not no_drain, cascade=cascade)
+        is_over = query["state"] in ("FINISHED", "FAILED")
+        already = " already: nothing runs, and its rows go after their retention" if is_over else ""
+        _announce(query, already, as_json=False)
     except Refused as refused:
         if refused.status == HTTPStatus.NOT_FOUND:
             for found, option in ((braid.streams(), "stream"), (braid.tables(), "table")):
@@ -115,7 +118,8 @@ def replace(braid: Client, id_or_name: str, sql: str, no_drain: bool, wait: floa
     # under one key, asking again gives the query that was registered, not a second one
     key = str(uuid.uuid4())
     query = braid.replace_query(id_or_name, sql, drain=not no_drain, wait=wait, key=key)
-    _announce(query, f"; it replaces {query['replaces']}", as_json)
+    replaced = query["replaces"]
+    _announce(query, f"; it replaces {replaced}, whose rows are there: braid results {replaced}", as_json)
 
 
 @click.command(

@@ -174,16 +174,20 @@ def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
     streams = {str(stream["name"]): stream for stream in braid.streams()}
     for name in query.get("active_from") or {}:
         stream = streams.get(name, {})  # none where the query reads another
-        if stream.get("late"):
+        if count := stream.get("late"):
             click.echo(
-                f"{stream['late']} rows of stream {name} were late: they came more than its LATENESS"
+                f"{_were(count)} late in stream {name}: they came more than its LATENESS"
                 f" ({stream['lateness_seconds']:g} s) after later ones, as rows do that are pushed twice."
                 " Queries that ran then did not see them; one that starts at 'earliest' may."
                 f" `braid streams {name} --dead-letters` lists them.",
                 err=True,
             )
         if count := stream.get("malformed"):
-            note(f"{count} rows of stream {name} were malformed. `braid streams {name} --dead-letters` lists them.")
+            note(f"{_were(count)} malformed in stream {name}. `braid streams {name} --dead-letters` lists them.")
+
+
+def _were(rows: int) -> str:
+    return "1 row was" if rows == 1 else f"{rows} rows were"
 
 
 def _note_gap(page: ResultPage) -> None:

@@ -70,7 +70,7 @@ class _Statements:
             if interrupt.ends_shell:
                 raise Quit
         else:
-            print_outcome(statement, self._braid.sql(statement), as_json=False)
+            print_outcome(statement, self._braid.sql(statement), as_json=False, in_shell=True)
 
     def _run_command(self, line: str) -> None:
         name, _, argument = line.rstrip("; \n").partition(" ")

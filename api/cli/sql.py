@@ -38,7 +38,7 @@ def sql(braid: Client, statement: str, as_json: bool) -> None:
     print_outcome(statement, braid.sql(statement), as_json)
 
 
-def print_outcome(statement: str, answer: Any, as_json: bool) -> None:
+def print_outcome(statement: str, answer: Any, as_json: bool, in_shell: bool = False) -> None:
     """Print what a statement did: a sentence for CREATE, DROP and SELECT, a table or a tree for others."""
     words = _COMMENT.sub(" ", statement).lower().replace(";", " ").split()[:2]
     if as_json or not isinstance(answer, Mapping) or words[0] in ("describe", "desc"):
@@ -50,10 +50,9 @@ def print_outcome(statement: str, answer: Any, as_json: bool) -> None:
         click.echo(f"dropped {name}" if name else "nothing was there to drop")
     elif "deployment_latency_seconds" in answer:
         name = answer["id"]
-        click.echo(
-            f"query {name} is {answer['state']}; `braid results {name} --follow` prints its rows,"
-            f" `braid drop {name}` retires it"
-        )
+        typed = (f"\\watch {name}", f"DROP QUERY '{name}'")
+        rows, drop = typed if in_shell else (f"braid results {name} --follow", f"braid drop {name}")
+        click.echo(f"query {name} is {answer['state']}; `{rows}` prints its rows, `{drop}` retires it")
     elif words == ["show", "queries"]:
         print_list(query_summaries(answer["queries"]), as_json, "nothing there")
     elif words == ["show", "streams"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -85,11 +85,11 @@ def refresh(braid: Client, table: str, wait: float, as_json: bool) -> None:
 def _print_dead_letters(braid: Client, stream: str, limit: int | None, as_json: bool) -> None:
     """Print the dead letters of a stream, `limit` at most, and where files of some are gone, that."""
     writer = RowWriter(as_json)
-    cursor = None
+    cursor, printed = None, set[int]()
     while limit is None or limit > 0:
         page = braid.dead_letters(stream, cursor, _PAGE_LETTERS if limit is None else min(limit, _PAGE_LETTERS))
         letters = page["rows"]
-        writer.write(letters if as_json else [_readable_letter(letter) for letter in letters])
+        writer.write(letters if as_json else [_readable_letter(letter) for letter in _unlike(letters, printed)])
         if gap := page.get("gap"):
             click.echo(str(gap.get("detail")), err=True)
         elif not letters:
@@ -98,6 +98,15 @@ def _print_dead_letters(braid: Client, stream: str, limit: int | None, as_json: 
         limit = None if limit is None else limit - len(letters)
     if cursor is None and not as_json:
         click.echo(f"no row of {stream} was late or malformed", err=True)
+
+
+def _unlike(letters: Iterable[Mapping[str, Any]], printed: set[int]) -> Iterator[Mapping[str, Any]]:
+    """Yield letters without those that reading the past repeats: the same input is malformed each time."""
+    for letter in letters:
+        key = hash((letter["received_at"], letter["detail"], letter.get("raw")))
+        if letter["reason"] != "malformed" or key not in printed:
+            yield letter
+        printed.add(key)
 
 
 def _readable_letter(letter: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +135,8 @@ def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     readable = []
     for item in items:
         fields = {name: value for name, value in item.items() if name != "columns"} | _ending(item)
+        if isinstance(source := item.get("source"), Mapping):
+            fields["source"] = " ".join(str(source[part]) for part in ("connector", "format") if source.get(part))
         if "columns" in item:
             fields["columns"] = _columns(item["columns"])
         readable.append(fields)

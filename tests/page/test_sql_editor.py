@@ -62,6 +62,8 @@ def test_statements_answer_below_the_editor(rest: Rest, person: Visit) -> None:
         editor.fill(sql)
         page.keyboard.press("Control+Enter")
 
+    run("DESCRIBE purchases")
+    expect(page.locator("#verdict")).to_have_text("Stream purchases:")
     run("SHOW QUERIES")
     expect(page.locator("#answer table")).to_contain_text("everything")
     run("EXPLAIN SELECT pack, COUNT(*) AS n FROM purchases [RANGE 1 MINUTE] GROUP BY pack")

@@ -11,7 +11,7 @@ import { countsByState } from "./metrics.js";
 import { every, refreshAll } from "./poll.js";
 import { queriesPanel } from "./queries.js";
 import { shown } from "./shown.js";
-import { isQuery } from "./sql.js";
+import { isDescription, isQuery } from "./sql.js";
 import { streamsPanel } from "./streams.js";
 import { tablesPanel } from "./tables.js";
 
@@ -103,8 +103,10 @@ async function run(sql, said) {
   if (answer.columns && answer.source && answer.name) {
     const kind = "clock" in answer ? "Stream" : "Table";
     if (kind === "Stream") location.hash = `#/streams/${encodeURIComponent(answer.name)}`;
+    if (isDescription(sql)) return `${kind} ${answer.name}:`;
     return `${kind} ${answer.name} is declared.`;
   }
+  if ("dropped" in answer) return answer.dropped ? `${answer.dropped} is dropped.` : "Nothing was there to drop.";
   if (answer.id && answer.state) {
     location.hash = `#/queries/${answer.id}`;
     return `Query ${answer.name ?? answer.id} is ${answer.state}.`;

@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 
 const KEYWORDS = new Set(
-  `ALL AND ANTI AS BETWEEN BIGINT BOOLEAN BY CASE CAST CREATE DATE DAY DECIMAL DELAY DESCRIPTOR DISTINCT DOUBLE DROP ELSE
+  `ALL AND ANTI AS BETWEEN BIGINT BOOLEAN BY CASE CAST CREATE DATE DAY DECIMAL DELAY DESCRIBE DESCRIPTOR DISTINCT DOUBLE DROP ELSE
   EMIT END EXISTS EXPLAIN FALSE FROM GROUP HAVING HOP HOUR IF IN INNER INT INTERVAL IS JOIN LATENESS LEFT LIKE METADATA
   MINUTE MINUTES NOT NULL ON OR OUTER PARTITION QUERIES QUERY RANGE SECOND SECONDS SELECT SESSION SHOW SLIDE STREAM STREAMS
   TABLE TABLES THEN TIMESTAMP TRUE TUMBLE USING VARCHAR WATERMARK WHEN WHERE WITH AFTER HOURS DAYS`.split(/\s+/),
@@ -56,6 +56,9 @@ export function coloured(text, wrong) {
 
 /** Whether a statement is one that POST /queries takes, and /queries/validate can judge. */
 export const isQuery = (text) => /^\s*(select|with|create\s+query)\b/i.test(withoutComments(text));
+
+/** Whether a statement shows what there is already. */
+export const isDescription = (text) => /^\s*desc(ribe)?\b/i.test(withoutComments(text));
 
 /** Whether there is any statement. */
 export const isEmpty = (text) => withoutComments(text).trim() === "";

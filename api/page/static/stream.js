@@ -57,7 +57,8 @@ export function showStream(panel, name, { announce }) {
       render(stream);
       const now = stream.late + stream.malformed;
       if (now === counted) return;
-      showLetters(await get(`${path}/dead-letters?tail=${LETTERS}`));
+      const { rows } = await get(`${path}/dead-letters?tail=${5 * LETTERS}`);
+      showLetters(unlike(rows).slice(-LETTERS));
       counted = now;
     } catch (error) {
       const problem = problemOrAway(error);
@@ -106,7 +107,7 @@ export function showStream(panel, name, { announce }) {
     );
   }
 
-  function showLetters({ rows }) {
+  function showLetters(rows) {
     const row = () => el("tr", {}, el("td"), el("td"), el("td"), el("td", { class: "mono" }));
     keyed(
       letters,
@@ -139,6 +140,17 @@ export function showStream(panel, name, { announce }) {
   }
 
   return () => poll.stop();
+}
+
+/** Return letters without inputs that reading the past found malformed once more. */
+function unlike(letters) {
+  const seen = new Set();
+  return letters.filter(({ reason, received_at, detail, raw }) => {
+    const key = JSON.stringify([received_at, detail, raw]);
+    const again = reason === "malformed" && seen.has(key);
+    seen.add(key);
+    return !again;
+  });
 }
 
 function table(caption, headings, body, kind = null) {

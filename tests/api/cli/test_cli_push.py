@@ -24,15 +24,25 @@ def _at_the_service(service: Playback, monkeypatch: pytest.MonkeyPatch, braid: B
     monkeypatch.setenv("BRAID_URL", service.url)
 
 
-def test_push_fails_where_all_rows_are_rejected(service: Playback, braid: Braid, tmp_path: Path) -> None:
+def test_push_fails_where_all_rows_are_rejected(braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text("bad\nworse\n")
     result = braid("push", "purchases", str(file))
     assert (result.exit_code, result.stdout) == (1, "accepted 0, rejected 2\n")
     assert result.stderr == "line 1: not an object\nline 2: not an object\n"
-    service.play(answer({"accepted": 0, "rejected": 1, "errors": [{"line": 1, "detail": "line 1: must be JSON: no"}]}))
-    result = braid("push", "purchases", str(file))
-    assert result.stderr.endswith("Are these no JSON objects, one a line? Then say what they are: --format csv, …\n")
+
+
+def test_what_is_no_json_is_refused_before_it_is_pushed_unless_someone_said_that_it_is(
+    service: Playback, braid: Braid, tmp_path: Path
+) -> None:
+    file = tmp_path / "events.txt"
+    file.write_text("user_id;price\n1;2\n")
+    for result in (braid("push", "purchases", str(file)), braid("push", "purchases", input=file.read_text())):
+        assert result.exit_code == 2
+        assert "it begins with 'user_id;price" in result.stderr
+        assert "--format csv" in result.stderr
+    assert not service.asked("POST", EVENTS)
+    assert braid("push", "purchases", str(file), "--format", "ndjson").stdout == "accepted 0, rejected 2\n"
 
 
 def test_push_takes_the_format_that_a_file_ends_with(service: Playback, braid: Braid, tmp_path: Path) -> None:
@@ -126,7 +136,7 @@ def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start, form: str
 
 
 def test_many_bad_lines_are_counted_once_some_are_shown(braid: Braid) -> None:
-    result = braid("push", "purchases", input="bad\n" * 50 + "{}\n")
+    result = braid("push", "purchases", "--format", "ndjson", input="bad\n" * 50 + "{}\n")
     assert result.stdout == "accepted 1, rejected 50\n"
     *shown, last = result.stderr.splitlines()
     assert shown == [f"line {number}: not an object" for number in range(1, 21)]

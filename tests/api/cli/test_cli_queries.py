@@ -100,6 +100,20 @@ def test_explain_of_a_text_registers_nothing(service: Playback, braid: Braid, te
     assert json.loads(braid("explain", text, "--json").stdout)["plan"] == PLAN
 
 
+def test_a_query_that_is_over_is_said_to_be(service: Playback, braid: Braid) -> None:
+    service.play(answer({**service.add_query({"sql": SQL}), "state": "FINISHED"}))
+    assert braid("drop", "q-9").stdout == (
+        "query q-9 is FINISHED already: nothing runs, and its rows go after their retention\n".replace("q-9", "q-4")
+    )
+
+
+def test_an_sql_text_that_a_shell_has_cut_is_told_to_be_quoted(braid: Braid) -> None:
+    result = braid("query", "SELECT", "price", "FROM", "purchases")
+    assert result.exit_code == 2
+    assert 'Put the SQL in quotes: "SELECT …".' in result.stderr
+    assert "quotes" not in braid("streams", "a", "b").stderr
+
+
 def test_sql_prints_what_the_statement_gives(service: Playback, braid: Braid) -> None:
     assert braid("sql", "CREATE STREAM …").stdout == "stream purchases is declared\n"
     assert service.last().json == {"sql": "CREATE STREAM …"}

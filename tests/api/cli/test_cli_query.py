@@ -68,11 +68,11 @@ def test_a_query_that_finishes_says_which_rows_were_set_aside(service: Playback,
     status, _, err = ended(process)
     assert status == 0
     late = (
-        "1 rows of stream purchases were late: they came more than its LATENESS (1.5 s) after later ones, as rows do"
+        "1 row was late in stream purchases: they came more than its LATENESS (1.5 s) after later ones, as rows do"
         " that are pushed twice. Queries that ran then did not see them; one that starts at 'earliest' may. `braid"
         " streams purchases --dead-letters` lists them."
     )
-    malformed = "2 rows of stream purchases were malformed. `braid streams purchases --dead-letters` lists them."
+    malformed = "2 rows were malformed in stream purchases. `braid streams purchases --dead-letters` lists them."
     said = [late, malformed] if has_rows else ["no row: All 9 inputs are malformed."]
     assert err.splitlines()[1:] == ["query q-1 is FINISHED", *said]
 

@@ -22,6 +22,24 @@ def test_the_list_of_streams_shows_clocks_and_counts(braid: Braid) -> None:
     assert json.loads(braid("streams", "--json").stdout) == STREAM
 
 
+def test_an_input_that_was_malformed_again_when_the_past_was_read_is_listed_once(
+    service: Playback, braid: Braid
+) -> None:
+    letter = {
+        "reason": "malformed",
+        "detail": "row 1",
+        "received_at": "2026-01-01T00:00:00Z",
+        "tuple": None,
+        "raw": "x",
+    }
+    rows = [letter | {"query": query} for query in (None, "q-1", "q-2")] + [letter | {"raw": "y", "query": None}]
+    page = answer({"rows": rows, "cursor": "1"})
+    service.play(page, answer({"rows": [], "cursor": "1"}), page, answer({"rows": [], "cursor": "1"}))
+    shown = [line.split() for line in braid("streams", "purchases", "--dead-letters").stdout.splitlines()]
+    assert [line[-1] for line in shown] == ["row", "x", "y"]
+    assert len(braid("streams", "purchases", "--dead-letters", "--json").stdout.splitlines()) == len(rows)
+
+
 def test_one_stream_is_shown_field_by_field(braid: Braid) -> None:
     lines = [" ".join(line.split()) for line in braid("streams", "purchases").stdout.splitlines()]
     assert "watermark 2026-01-01T00:00:02.500000Z" in lines
