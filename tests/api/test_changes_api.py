@@ -287,5 +287,6 @@ def test_the_command_line_replaces_pauses_and_resumes(rest: Rest) -> None:
     assert query["id"] in braid("queries", "--state", "PAUSED")
     settle(rest, query["id"])
     assert braid("resume", query["id"], "--wait", "0") == f"query {query['id']} is PENDING\n"
-    assert braid("replace", "all", CHEAP, "--wait", "0") == f"query q-2 is PENDING; it replaces {query['id']}\n"
+    replaced = f"it replaces {query['id']}, whose rows are there: braid results {query['id']}"
+    assert braid("replace", "all", CHEAP, "--wait", "0") == f"query q-2 is PENDING; {replaced}\n"
     assert '"replaces":' in braid("replace", "q-2", CHEAP, "--no-drain", "--wait", "0", "--json")
