@@ -106,8 +106,7 @@ class Inference:
             )
         # until pushes take a format, the content type of each says what it holds
         format_ = _PUSHED_AS[form] if _PUSHED_AS[form] in CONNECTORS[PUSH].formats else CONNECTORS[PUSH].formats[0]
-        given, name = name, self._name(name, file)
-        taken = () if given or name == _name_after(file) else (f"The name {_name_after(file)} is taken.",)
+        name, taken = self._name(name, file)
         if format_ != _PUSHED_AS[form]:
             comment = "Rows are pushed to it as JSON or Arrow; CSV is read from a folder, by connector 'file'."
         else:
@@ -117,18 +116,19 @@ class Inference:
     def of_place(self, connector: str, options: Mapping[str, str], name: str | None = None) -> InferredStream:
         """Return the statement of a stream that reads a folder or a topic; NotAllowed or NotReady as its sample."""
         place = sample_place(connector, options, self._confinement)
-        source, given = {"connector": place.connector, **place.options}, name
-        name, own = self._name(name, place.name), _name_after(place.name)
-        taken = () if given or name == own else (f"The name {own} is taken.",)
+        source = {"connector": place.connector, **place.options}
+        name, taken = self._name(name, place.name)
         return self._stream(place.sample, source, name, (*place.comments, *taken))
 
-    def _name(self, given: str | None, place: str) -> str:
-        """Return the name of the stream: as given, or one that is free, after what it reads."""
+    def _name(self, given: str | None, place: str) -> tuple[str, tuple[str, ...]]:
+        """Return the name of the stream, as given, or one that is free, after what it reads; and what to say of it."""
         if given:
-            return given
+            return given, ()
         base = _name_after(place)
         taken = set(map(name_key, self._taken()))
-        return next(n for n in (base, *(f"{base}_{i}" for i in range(2, len(taken) + 3))) if name_key(n) not in taken)
+        free = (n for n in (base, *(f"{base}_{i}" for i in range(2, len(taken) + 3))) if name_key(n) not in taken)
+        name = next(free)
+        return name, () if name == base else (f"The name {base} is taken.",)
 
     def _stream(self, sample: Sample, source: Mapping[str, str], name: str, of_place: Sequence[str]) -> InferredStream:
         columns, left_out = _declarable(sample)
