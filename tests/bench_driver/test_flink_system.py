@@ -1,7 +1,7 @@
-"""Flink SQL as a system under test: what it is asked to run and what becomes of its answers, and real runs.
+"""Flink SQL as a system under test: what it is asked to run and what becomes of its answers.
 
-The program that runs in Flink's environment is stood in for by one that answers at once. The real runs take minutes
-and Flink's environment of 800 MB: `BRAID_TEST_FLINK=1` has them.
+The program that runs in Flink's environment is stood in for by one that answers at once; `test_flink_runs.py` has real
+runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from braid.bench_driver.dialects import flink
 from braid.bench_driver.nexmark_query import NexmarkQuery
 from braid.bench_driver.query_generator import generate_queries
 from braid.bench_driver.query_load.probes import PROBES
-from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from braid.bench_driver.query_spec import ColumnRef, JoinStep, QuerySpec, WindowSpec
 from braid.bench_driver.queues.datasets import find_dataset
 from braid.bench_driver.systems import flink_system, peer_system
 from braid.bench_driver.systems.flink_system import (
@@ -36,28 +35,13 @@ from braid.bench_driver.systems.flink_system import (
 )
 from braid.bench_driver.systems.system import OWN_GENERATOR, SystemFailedError, SystemOutput, UnsupportedError
 from braid.bench_driver.workload import Churn, StreamSpec, Workload, load_workload
+from tests.bench_driver.flink_workload import AT_ONCE, RATE, WORKLOAD, aggregation
 from tests.kit.waiting import wait_until
 
 SECONDS = 20.0
-REAL_SECONDS = 120.0
-# counters come late, and then all at once
-CATCH_UP_SECONDS, RATE_SECONDS = 3.0, 8.0
-RATE = 2_000
-AT_ONCE = float("inf")
 GIBIBYTE = 1 << 30
 
 StandIn = Callable[..., None]
-
-WORKLOAD = Workload(
-    name="test",
-    about="sums of a stream",
-    source="4.4",
-    streams=(StreamSpec("a", "astream", {"keys": 10}),),
-    template="aggregation",
-    options={},
-    counts=(1,),
-    start_rate=RATE,
-)
 
 # notes what it is told; predicates on these constants make it misbehave
 REFUSED, NOT_TAKEN, BREAKS, ENDS, SILENT = 901, 902, 903, 904, 905
@@ -116,16 +100,6 @@ while (command := told.get()) is not None:
             say(arrived=12.5, latest=[[10.25, 3], [11.25, 1]])
             say(taken=[12.5, 400 + job])
 """
-
-
-def aggregation(constant: int) -> QuerySpec:
-    return QuerySpec(
-        streams=("a",),
-        window=WindowSpec(1000, 1000),
-        comparisons=(Comparison("a", "field1", "<", constant),),
-        keys=(ColumnRef("a", "key"),),
-        measure=ColumnRef("a", "field0"),
-    )
 
 
 @pytest.fixture
@@ -462,95 +436,3 @@ def test_settings_tell_how_it_ran(jobs: FlinkSystem) -> None:
     assert settings["source"] == "own generator: datagen"
     assert any("latency" in note for note in settings["notes"])
     json.dumps(settings)
-
-
-# real runs
-
-real = pytest.mark.skipif(
-    not os.environ.get("BRAID_TEST_FLINK"),
-    reason="a real Flink takes minutes and an environment of 800 MB: set BRAID_TEST_FLINK=1",
-)
-
-
-@real
-def test_a_real_run_of_jobs() -> None:
-    """Two jobs, one that another takes the place of, and another rate: rows with event times, nothing left."""
-    system = FlinkSystem(JOBS)
-    before = set(psutil.Process().children(recursive=True))
-    try:
-        system.start(WORKLOAD, {})
-        system.offer(RATE)
-        began = time.time()
-        deployed = system.deploy([aggregation(500), aggregation(900)], per_second=10)
-        assert deployed.queries == len(deployed.latencies) == 2
-        assert 0 < min(deployed.latencies) <= max(deployed.latencies) <= deployed.seconds
-        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "windows come")
-        first = system.outputs()[0]
-        assert began <= first.event_time < first.arrived <= time.time()
-        assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(RATE, rel=0.3)
-
-        system.begin_churn([aggregation(700)], Churn(1, 3600.0))
-        churned = system.end_churn()
-        assert churned.queries == len(churned.latencies) == len(churned.deletions) == 1
-
-        system.offer(5 * RATE)
-        assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(5 * RATE, rel=0.3)
-        assert system.settings()["version"].startswith("2.")
-        started_by_it = set(psutil.Process().children(recursive=True)) - before
-        assert sum("java" in command(process) for process in started_by_it) >= 2
-    finally:
-        system.stop()
-    assert [process for process in started_by_it if command(process)] == []
-
-
-@real
-def test_a_real_run_of_a_statement_set() -> None:
-    """What Flink refuses is told in its words; what it takes runs as one job as fast as it can."""
-    system = FlinkSystem(STATEMENT_SET)
-    try:
-        system.start(WORKLOAD, {})
-        with pytest.raises(UnsupportedError, match="colour"):
-            system.deploy([aggregation(1), QuerySpec(("a",), WindowSpec(1, 1), columns=(ColumnRef("a", "colour"),))], 1)
-        system.start(WORKLOAD, {})
-        deployed = system.deploy([aggregation(constant) for constant in range(100, 110)], AT_ONCE)
-        assert (deployed.queries, deployed.latencies) == (10, ())
-        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "windows come")
-        wait_until(lambda: system.taken() and system.taken()[-1][1] > 10 * RATE, REAL_SECONDS, "tuples are taken")
-        assert system.settings()["jobs"] == 1
-    finally:
-        system.stop()
-
-
-@real
-def test_a_real_run_of_nexmark() -> None:
-    """Flink takes all of its queries; tuples come at the rate of the workload, and rows with event times."""
-    workload = load_workload("nexmark")
-    system = FlinkSystem(STATEMENT_SET)
-    try:
-        system.start(workload, {})
-        system.offer(RATE)
-        assert system.deploy(generate_queries(workload, *workload.counts, 1), AT_ONCE).queries == 20
-        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "rows come")
-        assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(RATE, rel=0.3)
-    finally:
-        system.stop()
-
-
-def rate_from(at: float, system: FlinkSystem) -> float:
-    """Return how many tuples a second are taken after a time; those of a second come together, so it takes a while."""
-
-    def span() -> list[tuple[float, int]]:
-        points = [point for point in system.taken() if point[0] >= at]
-        return points if points and points[-1][0] - points[0][0] >= RATE_SECONDS else []
-
-    points = wait_until(span, REAL_SECONDS, f"tuples are taken for {RATE_SECONDS:g} s")
-    (began, before), (ended, after) = points[0], points[-1]
-    return (after - before) / (ended - began)
-
-
-def command(process: psutil.Process) -> str:
-    """Return its command line, empty when it has ended."""
-    try:
-        return " ".join(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return ""

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,15 +21,15 @@ from braid.router.batch_index import BatchIndex
 from braid.router.result_reader import ResultReader
 from braid.session.commands.queries import MAX_DEPLOYMENTS
 from braid.session.commands.query_requests import Replacement
-from braid.session.state.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
-from braid.sources.core.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
+from braid.session.state.query_record import FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
+from braid.sources.core.errors import Conflict, Gone, Overloaded, UnknownObject
 from braid.sources.core.record_log import RecordLog
 from tests.kit.examples import examples
 from tests.router.batches import BatchWriter
-from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, TABLE, Driver
+from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, TABLE, Driver
+from tests.session.state.changed_queries import CHEAP, pause, replace, resume, state, step
 
 EVERYTHING = "SELECT user_id FROM purchases"
-CHEAP = SELECTION.format("purchases", 5)
 REVENUE = AGGREGATION.format("purchases", 5)
 FILE = {"connector": "file", "path": "rows"}
 DRAIN_SECONDS = 20
@@ -217,32 +216,6 @@ def check(world: World) -> None:
             assert expected <= new_rows | old_rows, "nor by neither"
 
 
-def pause(driver: Driver, query_id: str) -> dict[str, Any]:
-    """Pause a query and return its body."""
-    return driver.session.queries.begin_pause(query_id).wait()[0]
-
-
-def resume(driver: Driver, query_id: str) -> dict[str, Any]:
-    """Resume a query and return its body."""
-    return driver.session.queries.begin_resume(query_id).wait()[0]
-
-
-def replace(driver: Driver, query_id: str, sql: str = CHEAP, drain: bool = True, **changes: Any) -> dict[str, Any]:
-    """Replace a query and return the body of the new one."""
-    return driver.session.queries.begin_replace(query_id, Replacement(sql, changes), drain).wait()[0]
-
-
-def step(driver: Driver, **batch: Any) -> None:
-    """Let a changelog be cut, and commit a batch."""
-    driver.flush()
-    driver.batch(**batch)
-
-
-def state(driver: Driver, query_id: str) -> str:
-    """Return the state of a query."""
-    return str(driver.session.lookup.describe(query_id)["state"])
-
-
 def test_who_is_paused_and_resumed_before_it_ever_ran_runs_then(driver: Driver) -> None:
     (query,) = driver.create(CHEAP)
     assert pause(driver, query)["state"] == PAUSED
@@ -418,109 +391,6 @@ def test_a_query_is_deployed_so_often_and_no_oftener(driver: Driver, monkeypatch
     assert (state(driver, query), len(driver.session.lookup.describe(query)["deployments"])) == (PAUSED, 1)
 
 
-def test_who_replaces_a_paused_query_runs(driver: Driver) -> None:
-    (query,) = driver.run(CHEAP, name="x")
-    pause(driver, query)
-    step(driver)
-    step(driver)
-    new = replace(driver, "x")
-    assert (state(driver, query), new["name"]) == (RETIRED, "x")
-    step(driver)
-    assert state(driver, new["id"]) == RUNNING
-    assert driver.session.queries.delete("x")["id"] == new["id"]
-
-
-@contextlib.contextmanager
-def meanwhile(driver: Driver, act: Callable[[], object]) -> Iterator[None]:
-    """Have something done while the next query is planned, before the writer looks at it."""
-    hold = driver.session._rows.hold
-
-    def act_first(versions: Any) -> Callable[[], None]:
-        patch.undo()
-        act()
-        return hold(versions)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver.session._rows, "hold", act_first)
-        yield
-
-
-@pytest.mark.parametrize("end", ["replace", "delete", "delete now", "ttl", "fail"])
-def test_a_query_that_ends_while_its_replacement_is_planned_is_not_replaced(driver: Driver, end: str) -> None:
-    session = driver.session
-    query, other = driver.create(CHEAP, CHEAP, ttl_seconds=60)
-    step(driver)
-    step(driver)
-
-    def act() -> None:
-        if end == "replace":
-            replace(driver, query)
-        elif end == "ttl":
-            driver.clock.advance(61)
-            session.step()
-        elif end == "fail":
-            driver.batch(failures={query: "evaluation raised"})
-        else:
-            session.queries.begin_delete([other, query], end == "delete").wait()
-
-    expected = {"delete now": RETIRED, "fail": FAILED}.get(end, DRAINING)
-    with meanwhile(driver, act), pytest.raises(Conflict, match=f"Cannot replace query {query}: it is {expected}"):
-        replace(driver, query)
-    assert state(driver, query) == expected
-    replaced_by = "q-3" if end == "replace" else None
-    assert session.lookup.describe(query)["replaced_by"] == replaced_by
-    assert list(driver.state.queries) == [query, other, *([replaced_by] if replaced_by else [])]
-    assert driver.recovered() == driver.observed()
-
-
-def test_a_query_that_pauses_while_its_replacement_is_planned_is_replaced(driver: Driver) -> None:
-    (query,) = driver.run(CHEAP)
-    with meanwhile(driver, lambda: pause(driver, query)):
-        assert replace(driver, query)["replaces"] == query
-    assert state(driver, query) == DRAINING
-
-
-def test_a_replacement_that_fails_holds_nothing(driver: Driver) -> None:
-    (query,) = driver.run(CHEAP, ttl_seconds=60)
-
-    def full() -> None:
-        raise OSError("the disk is full")
-
-    with meanwhile(driver, full), pytest.raises(OSError, match="full"):
-        replace(driver, query)
-    driver.clock.advance(61)
-    driver.session.step()
-    assert state(driver, query) == DRAINING
-
-
-def test_a_query_that_is_replaced_ends_with_the_changelog_of_its_successor(driver: Driver) -> None:
-    (query,) = driver.run(CHEAP)
-    new = replace(driver, query)
-    assert driver.session.queries.delete(query)["state"] == DRAINING, "deleting it is harmless"
-    step(driver)
-    assert (
-        driver.session.lookup.describe(new["id"])["active_from"] == (driver.session.lookup.describe(query)["active_to"])
-    )
-
-
-def test_what_a_query_inherits_must_fit_the_new_one(driver: Driver) -> None:
-    sink = {"connector": "file", "path": "rows", "partition_by": "gem_pack"}
-    (query,) = driver.run(REVENUE, sink=sink, name="x", labels={"a": "b"}, ttl_seconds=60)
-    with pytest.raises(NotAllowed, match=f"The sink is that of {query}"):
-        replace(driver, query)
-    sql = f"CREATE QUERY y WITH (connector = 'file', path = 'others') AS {CHEAP}"
-    new = replace(driver, query, sql)
-    assert (new["name"], new["sink"], new["labels"], new["ttl_seconds"]) == (
-        "y",
-        {"connector": "file", "path": "others"},
-        {"a": "b"},
-        60,
-    )
-    with pytest.raises(NotAllowed, match="must name one sink"):
-        replace(driver, new["id"], sql, sink=sink)
-    assert replace(driver, new["id"], name=None, sink=None)["sink"] is None
-
-
 def test_who_is_unknown_or_forgotten_is_said(open_driver: Callable[..., Driver]) -> None:
     driver = open_driver(retention_seconds=10)
     driver.stream()
@@ -537,20 +407,6 @@ def test_who_is_unknown_or_forgotten_is_said(open_driver: Callable[..., Driver])
             call(driver, query)
         with pytest.raises(UnknownObject):
             call(driver, "nothing")
-
-
-def test_a_request_to_replace_a_query_that_failed_meanwhile_is_applied(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Earlier versions checked a request some time before they logged it."""
-    (query,) = driver.run(CHEAP)
-    monkeypatch.setattr("braid.session.commands.queries.check_replaced", lambda _: None)
-    with meanwhile(driver, lambda: driver.batch(failures={query: "evaluation raised"})):
-        assert replace(driver, query)["replaces"] == query
-    body = driver.session.lookup.describe(query)
-    assert (body["state"], body["replaced_by"]) == (FAILED, None)
-    step(driver)
-    assert state(driver, "q-2") == RUNNING
 
 
 def test_a_restart_that_learns_late_that_a_paused_query_had_drained_equals_none(driver: Driver) -> None:

@@ -1,0 +1,117 @@
+"""Flink SQL as a system under test, really run.
+
+It takes minutes and Flink's environment of 800 MB: `BRAID_TEST_FLINK=1` has these tests.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+import pytest
+
+from braid.bench_driver.query_generator import generate_queries
+from braid.bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from braid.bench_driver.systems.flink_system import (
+    JOBS,
+    STATEMENT_SET,
+    FlinkSystem,
+)
+from braid.bench_driver.systems.system import UnsupportedError
+from braid.bench_driver.workload import Churn, load_workload
+from tests.bench_driver.flink_workload import AT_ONCE, RATE, WORKLOAD, aggregation
+from tests.kit.waiting import wait_until
+
+REAL_SECONDS = 120.0
+# counters come late, and then all at once
+CATCH_UP_SECONDS, RATE_SECONDS = 3.0, 8.0
+
+real = pytest.mark.skipif(
+    not os.environ.get("BRAID_TEST_FLINK"),
+    reason="a real Flink takes minutes and an environment of 800 MB: set BRAID_TEST_FLINK=1",
+)
+
+
+@real
+def test_a_real_run_of_jobs() -> None:
+    """Two jobs, one that another takes the place of, and another rate: rows with event times, nothing left."""
+    system = FlinkSystem(JOBS)
+    before = set(psutil.Process().children(recursive=True))
+    try:
+        system.start(WORKLOAD, {})
+        system.offer(RATE)
+        began = time.time()
+        deployed = system.deploy([aggregation(500), aggregation(900)], per_second=10)
+        assert deployed.queries == len(deployed.latencies) == 2
+        assert 0 < min(deployed.latencies) <= max(deployed.latencies) <= deployed.seconds
+        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "windows come")
+        first = system.outputs()[0]
+        assert began <= first.event_time < first.arrived <= time.time()
+        assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(RATE, rel=0.3)
+
+        system.begin_churn([aggregation(700)], Churn(1, 3600.0))
+        churned = system.end_churn()
+        assert churned.queries == len(churned.latencies) == len(churned.deletions) == 1
+
+        system.offer(5 * RATE)
+        assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(5 * RATE, rel=0.3)
+        assert system.settings()["version"].startswith("2.")
+        started_by_it = set(psutil.Process().children(recursive=True)) - before
+        assert sum("java" in command(process) for process in started_by_it) >= 2
+    finally:
+        system.stop()
+    assert [process for process in started_by_it if command(process)] == []
+
+
+@real
+def test_a_real_run_of_a_statement_set() -> None:
+    """What Flink refuses is told in its words; what it takes runs as one job as fast as it can."""
+    system = FlinkSystem(STATEMENT_SET)
+    try:
+        system.start(WORKLOAD, {})
+        with pytest.raises(UnsupportedError, match="colour"):
+            system.deploy([aggregation(1), QuerySpec(("a",), WindowSpec(1, 1), columns=(ColumnRef("a", "colour"),))], 1)
+        system.start(WORKLOAD, {})
+        deployed = system.deploy([aggregation(constant) for constant in range(100, 110)], AT_ONCE)
+        assert (deployed.queries, deployed.latencies) == (10, ())
+        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "windows come")
+        wait_until(lambda: system.taken() and system.taken()[-1][1] > 10 * RATE, REAL_SECONDS, "tuples are taken")
+        assert system.settings()["jobs"] == 1
+    finally:
+        system.stop()
+
+
+@real
+def test_a_real_run_of_nexmark() -> None:
+    """Flink takes all of its queries; tuples come at the rate of the workload, and rows with event times."""
+    workload = load_workload("nexmark")
+    system = FlinkSystem(STATEMENT_SET)
+    try:
+        system.start(workload, {})
+        system.offer(RATE)
+        assert system.deploy(generate_queries(workload, *workload.counts, 1), AT_ONCE).queries == 20
+        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 2, REAL_SECONDS, "rows come")
+        assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(RATE, rel=0.3)
+    finally:
+        system.stop()
+
+
+def rate_from(at: float, system: FlinkSystem) -> float:
+    """Return how many tuples a second are taken after a time; those of a second come together, so it takes a while."""
+
+    def span() -> list[tuple[float, int]]:
+        points = [point for point in system.taken() if point[0] >= at]
+        return points if points and points[-1][0] - points[0][0] >= RATE_SECONDS else []
+
+    points = wait_until(span, REAL_SECONDS, f"tuples are taken for {RATE_SECONDS:g} s")
+    (began, before), (ended, after) = points[0], points[-1]
+    return (after - before) / (ended - began)
+
+
+def command(process: psutil.Process) -> str:
+    """Return its command line, empty when it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
