@@ -59,6 +59,7 @@ class PushStream:
         self.log = PushLog(storage, definition)
         self._name = definition.name
         self._event_time = definition.schema.event_time
+        self._max_future_us = definition.watermark.max_future_us
         self._max_waiting = max_waiting
         self._waiting: deque[tuple[int, int]] = deque()
         self._waiting_bytes = 0
@@ -94,6 +95,7 @@ class PushStream:
         """Append what ``decode`` returns and answer the outcome; a key that is known answers its first one.
 
         ``late`` of the outcome counts the tuples below the watermark, which are late for certain: it never falls.
+        ``ahead`` counts those that are malformed if a batch reads them now, being further ahead than ``max_future``.
         NotAllowed for a key that came with another request, Overloaded when too much waits to be read.
         """
         if key is None:
@@ -138,8 +140,7 @@ class PushStream:
             outcome["missing"] = list(decoded.missing)
         if decoded.unknown:
             outcome["unknown"] = list(decoded.unknown)
-        if late := self._late(decoded.tuples, watermark_us):
-            outcome["late"] = late
+        outcome |= self._out_of_time(decoded.tuples, watermark_us, now_us)
         end = self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)
         with self._changed:
             if end > self._read and (decoded.tuples.num_rows or decoded.malformed):  # else no batch will read it
@@ -149,12 +150,15 @@ class PushStream:
                 self._newest[key] = [key, fingerprint, now_us, outcome]
         return outcome
 
-    def _late(self, tuples: pa.RecordBatch, watermark_us: int | None) -> int:
-        """Return how many tuples are below a watermark; none where their event time is that of their arrival."""
-        if watermark_us is None or self._event_time not in tuples.schema.names:
-            return 0
-        times = tuples.column(self._event_time).view(pa.int64())
-        return int(np.count_nonzero(np.asarray(times) < watermark_us))
+    def _out_of_time(self, tuples: pa.RecordBatch, watermark_us: int | None, now_us: int) -> dict[str, int]:
+        """Count tuples that are late, and that are too far ahead; none where their event time is that of arrival."""
+        if self._event_time not in tuples.schema.names:
+            return {}
+        times = np.asarray(tuples.column(self._event_time).view(pa.int64()))
+        late = 0 if watermark_us is None else int(np.count_nonzero(times < watermark_us))
+        limit_us = None if self._max_future_us is None else now_us + self._max_future_us
+        ahead = 0 if limit_us is None else int(np.count_nonzero(times > limit_us))
+        return {name: count for name, count in (("late", late), ("ahead", ahead)) if count}
 
     def _check_room(self) -> None:
         with self._changed:

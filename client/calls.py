@@ -112,10 +112,10 @@ class Calls:
     async def push(
         self, stream: str, events: Events, format: str = "ndjson", key: str | None = None, first: int = 1
     ) -> Object:
-        """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns of CSV.
+        """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns and `unknown` names, if any.
 
-        `late`, if any, counts the accepted rows that are below the stream's watermark: queries that run do not see
-        them.
+        `late`, if any, counts the accepted rows that are below the stream's watermark, and `ahead` those beyond its
+        `max_future`: queries that run do not see them.
         `events` is a frame (pandas, Polars, Arrow), a body in `format`, or dicts, whose times may be `datetime` and
         decimals `Decimal`. A large frame is pushed in several requests, the first with `key`. Of a body that is a piece
         of a file, `first` is the number of its first line, or row, there: errors and dead letters are counted from it.

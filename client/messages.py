@@ -146,8 +146,11 @@ def json_of(answer: httpx.Response, url: str, parse_float: Callable[[str], Any])
 
 
 def added(first: Object, second: Object) -> Object:
-    """Return the answer to a push in two parts: counts and lists of both."""
-    return first | {name: first[name] + value if name in first else value for name, value in second.items()}
+    """Return the answer to a push in two parts: counts and errors of both, and the names, which are the same."""
+    return first | {
+        name: first[name] + value if name in first and name not in ("missing", "unknown") else value
+        for name, value in second.items()
+    }
 
 
 def items(answer: Any, key: str, url: str) -> list[Object]:

@@ -34,11 +34,18 @@ class Pushed:
     accepted: int = 0
     rejected: int = 0
     late: int = 0
+    ahead: int = 0
     pieces: int = 0
     error_count: int = 0
     errors: list[Any] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    _lacking: list[str] | None = None  # what one piece of a file lacks, another may have
+
+    def end_file(self) -> None:
+        """Take note of the columns that no piece of a file had."""
+        self.missing += (name for name in self._lacking or [] if name not in self.missing)
+        self._lacking = None
 
     def add(self, answer: dict[str, Any], form: str, file: str | None) -> None:
         """Count an answer to a piece; show its errors."""
@@ -46,7 +53,9 @@ class Pushed:
         self.accepted += int(answer.get("accepted", 0))
         self.rejected += int(answer.get("rejected", 0))
         self.late += int(answer.get("late", 0))
-        self.missing += (name for name in answer.get("missing") or [] if name not in self.missing)
+        self.ahead += int(answer.get("ahead", 0))
+        missing = answer.get("missing") or []
+        self._lacking = missing if self._lacking is None else [name for name in self._lacking if name in missing]
         self.unknown += (name for name in answer.get("unknown") or [] if name not in self.unknown)
         for error in answer.get("errors") or []:
             self.error_count += 1
@@ -67,7 +76,12 @@ class Pushed:
         stream = self.stream
         if self.as_json:
             totals = {"accepted": self.accepted, "rejected": self.rejected, "errors": self.errors}
-            optional = {"missing": self.missing, "unknown": self.unknown, "late": self.late}
+            optional = {
+                "missing": self.missing,
+                "unknown": self.missing and self.unknown,
+                "late": self.late,
+                "ahead": self.ahead,
+            }
             print_json([totals | {name: value for name, value in optional.items() if value}])
             return
         click.echo(f"accepted {self.accepted}, rejected {self.rejected}")
@@ -78,11 +92,18 @@ class Pushed:
                 f" `braid streams {stream} --dead-letters` lists them. To push a file at most once, give --key.",
                 err=True,
             )
+        if self.ahead:
+            click.echo(
+                f"{self.ahead} of the accepted rows {'is' if self.ahead == 1 else 'are'} further ahead of now than"
+                f" {stream} allows (option max_future): queries do not see them."
+                f" `braid streams {stream} --dead-letters` lists them.",
+                err=True,
+            )
         if self.missing:
             names = ", ".join(map(cell_text, self.missing))
             others = ", ".join(map(cell_text, self.unknown))
-            besides = f"; it has others that are no columns: {others}" if others else ""
-            click.echo(f"{stream} has columns that are not in the first line, and are NULL: {names}{besides}", err=True)
+            besides = f"; they have others that are no columns: {others}" if others else ""
+            click.echo(f"{stream} has columns that the rows have not, and are NULL: {names}{besides}", err=True)
 
 
 @click.command(
@@ -127,6 +148,7 @@ def push(
             if named_form is None:
                 pieces = _checked(pieces, name)
             _push_pieces(braid, pieces, file_form, key, pushed, name if len(files) > 1 else None)
+            pushed.end_file()
     if pushed.pieces == 0:
         braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
     if end:

@@ -106,9 +106,10 @@ class Pushed(TypedDict):
     accepted: Annotated[int, Field(description="How many are on disk")]
     rejected: Annotated[int, Field(description="How many are dead letters")]
     errors: Annotated[list[RejectedRow], Field(description="The first ones that were rejected")]
-    missing: NotRequired[Annotated[list[str], Field(description="Columns of the stream that the CSV lacks")]]
-    unknown: NotRequired[Annotated[list[str], Field(description="Names in such CSV that are no column's")]]
-    late: NotRequired[Annotated[int, Field(description="Accepted rows that no query will see")]]
+    missing: NotRequired[Annotated[list[str], Field(description="Columns that the rows lack, and are NULL")]]
+    unknown: NotRequired[Annotated[list[str], Field(description="Names in such rows that are no column's")]]
+    late: NotRequired[Annotated[int, Field(description="Accepted rows below the watermark")]]
+    ahead: NotRequired[Annotated[int, Field(description="Accepted rows further ahead of now than `max_future`")]]
 
 
 class StaticTable(TypedDict):

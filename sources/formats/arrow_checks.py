@@ -28,8 +28,8 @@ _WITH_PARTS = (types.is_struct, types.is_map, types.is_list, types.is_large_list
 
 def read_columns(
     body: bytes, schema: Schema, limits: DecodingLimits, check_type: Callable[[pa.DataType, Field], None]
-) -> tuple[int, dict[str, pa.ChunkedArray]]:
-    """Return how many rows an Arrow IPC stream has, and those of its columns that ``schema`` names; nothing else.
+) -> tuple[int, dict[str, pa.ChunkedArray], list[str]]:
+    """Return how many rows an Arrow IPC stream has, those of its columns that ``schema`` names, and all their names.
 
     ``check_type`` raises for types that a column cannot have. Values are not checked yet: see :func:`sound_array`.
     Raises MalformedRequest when it is no readable stream, TooLarge when it is beyond the limits.
@@ -46,7 +46,7 @@ def read_columns(
                 check_type(type_at(sent.field(position).type, field), field)
         wanted = sorted({position for position in positions.values() if position is not None})
         if not wanted:
-            return rows, {}
+            return rows, {}, names
         options = pa.ipc.IpcReadOptions(included_fields=wanted, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
         with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body)), options=options) as reader:
             batches: list[pa.RecordBatch] = []
@@ -62,11 +62,12 @@ def read_columns(
         raise
     except Exception as problem:  # what garbage makes the library raise is not documented
         raise MalformedRequest(f"The body must be an Arrow IPC stream: {brief(problem)}.") from None
-    return rows, {
+    columns = {
         name: column_at(table.column(wanted.index(position)), schema.field(name))
         for name, position in positions.items()
         if position is not None
     }
+    return rows, columns, names
 
 
 def type_at(arrow_type: pa.DataType, field: Field) -> pa.DataType:

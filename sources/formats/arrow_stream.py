@@ -22,6 +22,7 @@ from braid.sources.formats.columns import convert_text, convert_values, nulls, o
 from braid.sources.formats.decoded import Decoded, DecodedColumn, Gathered, assemble, row_bytes, whole_batch
 from braid.sources.formats.json_rows import convert_json_texts
 from braid.sources.formats.limits import BODY, PIECE, DecodingLimits
+from braid.sources.formats.names_of_bodies import compared
 from braid.sources.formats.nested import dicts_and_lists, fields_of, list_column, lists_of, struct_column
 from braid.sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 from braid.sources.formats.time_formats import is_epoch, times_of
@@ -37,9 +38,9 @@ def decode_arrow_stream(body: bytes, schema: Schema, limits: DecodingLimits = BO
     Raises MalformedRequest when the body is no readable stream or a column's type does not fit (values that do not fit
     make only their row malformed), and TooLarge when there are too many rows or bytes once it is unpacked.
     """
-    rows, columns = read_columns(body, schema, limits, check_castable)
+    rows, columns, names = read_columns(body, schema, limits, check_castable)
     arrays = {name: sound_array(column, name, limits) for name, column in columns.items()}
-    return decode_arrays(arrays, rows, schema, limits)
+    return compared(decode_arrays(arrays, rows, schema, limits), schema, names)
 
 
 def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, limits: DecodingLimits = PIECE) -> Decoded:

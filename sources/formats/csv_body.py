@@ -11,6 +11,7 @@ from braid.sources.core.schema import Schema
 from braid.sources.formats.csv_records import CsvLayout, decode_pieces, record_ends, split_fields
 from braid.sources.formats.decoded import Decoded, Gathered, row_bytes
 from braid.sources.formats.limits import BODY, DecodingLimits
+from braid.sources.formats.names_of_bodies import unknown_names
 
 DELIMITERS = ",;\t|"
 """A comma, unless with another one the names are those of more columns."""
@@ -46,9 +47,8 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
             gathered.add(decoded.numbered_from(begin + 1))
         first = last
     missing = tuple(field.name for field, place in zip(schema.read, layout.places, strict=True) if place is None)
-    known = {field.input_name.strip().lower() for field in schema.read}
     named = [(name or b"").decode() for name in split_fields(text[:names], delimiter) or ()]
-    unknown = tuple(name for name in named if name.strip().lower() not in known) if missing else ()
+    unknown = unknown_names(named, schema) if missing else ()
     return replace(gathered.decoded(), missing=missing, unknown=unknown)
 
 

@@ -32,8 +32,8 @@ class Decoded:
     """The tuples of a body, in the Arrow schema asked for, and the inputs that are none, both in order.
 
     Where an input can hold several tuples, ``origins`` says of which each is: the number of the input, from 0.
-    ``missing`` names the columns of the stream that a body with names of columns lacks: they are NULL in all tuples;
-    where there are some, ``unknown`` are its names that are no column's.
+    ``missing`` names the columns of the stream that CSV lacks, which are NULL in all tuples; where there are some,
+    ``unknown`` are its names that are no column's. Bodies of other formats have both of them or none.
     """
 
     tuples: pa.RecordBatch

@@ -12,6 +12,7 @@ from braid.sources.formats.csv_body import decode_csv_body
 from braid.sources.formats.decoded import Decoded
 from braid.sources.formats.json_document import decode_json
 from braid.sources.formats.limits import BODY, DecodingLimits
+from braid.sources.formats.names_of_bodies import with_odd_names
 from braid.sources.formats.ndjson import decode_ndjson, read_carefully
 
 Decoder = Callable[[bytes, Schema, DecodingLimits], Decoded]
@@ -54,4 +55,5 @@ def decode(body: bytes, content_type: str, schema: Schema, limits: DecodingLimit
             "NDJSON must be one JSON object a line, got a JSON array. Send the array as application/json (braid push"
             " --format json)."
         )
-    return decoder(body, schema, limits)
+    decoded = decoder(body, schema, limits)
+    return decoded if decoder is decode_csv_body else with_odd_names(decoded, schema, body, decoder is decode_json)

@@ -135,6 +135,23 @@ def test_a_push_says_how_many_rows_are_late_already(rest: Rest) -> None:
     assert push(7, 8, 9) == counted
 
 
+def test_a_push_says_how_many_rows_are_too_far_ahead(rest: Rest) -> None:
+    rows = [{"user_id": 1, "time": time} for time in ("2026-01-01T00:00:00Z", "2262-01-01T00:00:00Z")]
+    answer = rest.post("/streams/purchases/events", rows, expect=200)
+    assert answer == {"accepted": 2, "rejected": 0, "errors": [], "ahead": 1}
+    no_limit = (
+        "(user_id BIGINT, time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push', max_future = 'none')"
+    )
+    rest.stream(f"CREATE STREAM plans {no_limit}")
+    assert rest.post("/streams/plans/events", rows, expect=200) == {"accepted": 2, "rejected": 0, "errors": []}
+
+
+def test_a_push_names_what_may_be_misspelt(rest: Rest) -> None:
+    row = {"usr_id": 1, "time": "2026-01-01T00:00:00Z"}
+    answer = rest.post("/streams/purchases/events", row, expect=200)
+    assert (answer["accepted"], "user_id" in answer["missing"], answer["unknown"]) == (1, True, ["usr_id"])
+
+
 def test_rows_of_the_time_of_their_arrival_are_not_late(rest: Rest) -> None:
     columns = "page VARCHAR, at TIMESTAMP ARRIVAL LATENESS INTERVAL '0' SECOND"
     rest.stream(f"CREATE STREAM clicks ({columns}) WITH (connector = 'push')")

@@ -64,11 +64,34 @@ def test_push_names_the_columns_that_csv_lacks(service: Playback, braid: Braid, 
     pushed = {"accepted": 0, "rejected": 0, "errors": [], "missing": ["user_id"], "unknown": ["user", "us"]}
     service.play(answer(pushed))
     assert braid("push", "purchases", str(file)).stderr == (
-        "purchases has columns that are not in the first line, and are NULL: user_id; it has others that are no"
-        " columns: user, us\n"
+        "purchases has columns that the rows have not, and are NULL: user_id; they have others that are no columns:"
+        " user, us\n"
     )
     service.play(answer(pushed))
     assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
+
+
+def test_columns_are_missing_that_no_piece_of_a_file_has(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    first, second = (tmp_path / name for name in ("first.ndjson", "second.ndjson"))
+    first.write_text(f'{{"a": "{"x" * 800_000}"}}\n' * 2)
+    second.write_text('{"a": 1}\n')
+    pushed = {"accepted": 1, "rejected": 0, "errors": []}
+    for missing in (["price", "city"], ["city"], ["shop"]):
+        service.play(answer({**pushed, "missing": missing, "unknown": ["a"]}))
+    assert braid("push", "purchases", str(first), str(second)).stderr == (
+        "purchases has columns that the rows have not, and are NULL: city, shop; they have others that are no columns:"
+        " a\n"
+    )
+
+
+def test_push_says_how_many_rows_are_too_far_ahead(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.json"
+    file.write_text("[]")
+    service.play(answer({"accepted": 3, "rejected": 0, "errors": [], "ahead": 1}))
+    assert braid("push", "purchases", str(file)).stderr == (
+        "1 of the accepted rows is further ahead of now than purchases allows (option max_future): queries do not see"
+        " them. `braid streams purchases --dead-letters` lists them.\n"
+    )
 
 
 def test_push_says_how_many_rows_were_late(service: Playback, braid: Braid, tmp_path: Path) -> None:
