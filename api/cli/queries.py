@@ -41,7 +41,7 @@ STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", 
         "braid queries --json | jq .id",
     ),
 )
-@click.option("--all", "show_all", is_flag=True, help="Also retired queries and those that stand for subqueries.")
+@click.option("--all", "show_all", is_flag=True, help="Also those that are over, or stand for subqueries.")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only queries in this state.")
 @click.option("--label", type=LABEL, help="Only queries with this label, such as team=ads.")
 @json_option
@@ -50,9 +50,10 @@ def queries(braid: Client, show_all: bool, state: str | None, label: tuple[str, 
     """List the queries; with --json all of them."""
     matches = list(braid.queries(state, None if label is None else "=".join(label)))
     shown = matches if show_all or as_json or state else present(matches)
-    print_list(shown if as_json else query_summaries(shown), as_json, "no such query")
+    nothing = "no such query" if state or label else "no query goes on"
+    print_list(shown if as_json else query_summaries(shown), as_json, nothing)
     if left_out := len(matches) - len(shown):
-        note(f"{left_out} retired, or of subqueries: braid queries --all")
+        note(f"{left_out} more, retired, finished without a name, or of subqueries: braid queries --all")
 
 
 @click.command(
@@ -198,8 +199,12 @@ def explain(braid: Client, sql_or_query: str, form: str, as_json: bool) -> None:
 
 
 def present(queries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the queries that a person asked for and that are not retired."""
-    return [query for query in queries if query.get("state") != "RETIRED" and not query.get("subquery")]
+    """Return the queries that a person asked for, without those that are retired, or finished and of no name."""
+
+    def is_over(query: Mapping[str, Any]) -> bool:
+        return query.get("state") == "RETIRED" or (query.get("state") == "FINISHED" and not query.get("name"))
+
+    return [query for query in queries if not is_over(query) and not query.get("subquery")]
 
 
 def readable(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
@@ -38,6 +39,7 @@ _HELP = r"""A statement ends with a semicolon and may take several lines. SELECT
 \d              list streams, tables and queries (SHOW QUERIES: retired ones, too)
 \d NAME         describe one of them
 \watch NAME     show the newest rows of a query, live
+braid …         any command of the command line, as in braid push purchases rows.csv
 \?              print this
 \q              leave (also Ctrl-D)"""
 
@@ -51,10 +53,28 @@ class Quit(Exception):
 
 
 def run(braid: Client, statement: str) -> None:
-    """Run a statement, or a backslash command; raise the client's errors, and Quit."""
+    """Run a statement, a backslash command, or one of the command line; raise the client's errors, and Quit."""
+    if _is_command_line(statement):
+        _run_command_line(braid, statement)
+        return
     # over connections of its own: an interrupt may leave them in the middle of an answer
     with Client(braid.url, timeout=_TIMEOUT_SECONDS, api_key=braid.api_key, parse_float=ColumnDigits) as own:
         _Statements(own).run(statement)
+
+
+def _run_command_line(braid: Client, line: str) -> None:
+    """Run what messages advise as `braid …`, against the service of the shell."""
+    try:
+        words = shlex.split(line)[1:]
+    except ValueError as error:
+        raise click.ClickException(f"{error} in {line!r}") from None
+    root = click.get_current_context().find_root().command
+    try:
+        status = root.main(["--url", braid.url, *words], prog_name="braid", standalone_mode=False)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    if status:
+        raise click.exceptions.Exit(status)
 
 
 class _Statements:
@@ -159,10 +179,15 @@ def is_whole(text: str) -> bool:
     return _command(text) is not None or not words(split(text)[1])
 
 
+def _is_command_line(line: str) -> bool:
+    return line.split(maxsplit=1)[:1] == ["braid"]
+
+
 def _command(text: str) -> str | None:
-    """Return the backslash command that a typed text is, if it is one."""
+    """Return the command that a typed line is, if it is one and no statement."""
     line = text.strip()
-    return line if line.startswith("\\") else _PLAIN_WORDS.get(line.rstrip("; ").lower())
+    is_command = line.startswith("\\") or _is_command_line(line)
+    return line if is_command else _PLAIN_WORDS.get(line.rstrip("; ").lower())
 
 
 def history_file() -> Path:
@@ -212,7 +237,7 @@ def piped(lines: Iterable[str]) -> Iterator[str]:
     """Yield the statements of a text as soon as their semicolon has come; the last one may lack it."""
     text = ""
     for line in lines:
-        if not words(text) and line.lstrip().startswith("\\"):
+        if not words(text) and (line.lstrip().startswith("\\") or _is_command_line(line)):
             yield line.strip()
             text = ""
             continue
@@ -248,6 +273,8 @@ def shell(braid: Client) -> None:
                 show_error(error)
             except click.ClickException as error:
                 error.show()
+            except click.exceptions.Exit:
+                pass  # what went wrong is said
             except KeyboardInterrupt:
                 click.echo()
     except Quit:

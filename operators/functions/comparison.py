@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from braid.operators.expressions import Call, Column, Expression, Literal
 from braid.operators.functions.coercion import (
+    MAX_SHOWN,
     UNTYPED_NULL,
     as_times,
     check_plain,
@@ -19,6 +20,7 @@ from braid.operators.functions.coercion import (
     widest,
 )
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, kernel
+from braid.operators.functions.sql_text import advised_text, sql_text
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BOOLEAN, DATE, NULL, TIMESTAMP, VARCHAR
 
@@ -75,6 +77,11 @@ def _hint(pair: tuple[Expression, Expression]) -> str:
         return f"Write {' or '.join(as_times(number))}"
     if any(isinstance(side, Literal) and side.type == VARCHAR for side in pair):
         return "Write numbers and booleans without quotes"
+    text = next((side for side in pair if side.type == VARCHAR), None)
+    if number is not None and text is not None:
+        quoted = f"Write '{sql_text(number)}' to compare texts, or" if isinstance(number, Literal) else "Write"
+        shown = advised_text(text)
+        return f"{quoted} CAST({shown if len(shown) <= MAX_SHOWN else 'text'} AS DOUBLE) to compare numbers"
     return "Write CAST around one side"
 
 

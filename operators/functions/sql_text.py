@@ -139,6 +139,22 @@ def _difference(call: Call) -> str:
     return f"{call.function.upper()}({unit}, {start}, {end})"
 
 
+def _member(call: Call) -> str:
+    struct, member = call.arguments
+    name = str(member.value) if isinstance(member, Literal) else ""
+    return f"{_within(struct, _OPERAND)}.{name if _PLAIN_NAME.fullmatch(name) else _in_quotes(name)}"
+
+
+def _element(call: Call) -> str:
+    value, place = call.arguments
+    return f"{_within(value, _OPERAND)}[{sql_text(place)}]"
+
+
+def _arrow(call: Call) -> str:
+    value, path = call.arguments
+    return f"{_within(value, _OPERAND)} {_ARROWS[call.function]} {_within(path, _OPERAND)}"
+
+
 def _function(call: Call) -> str:
     arguments = ", ".join(map(sql_text, call.arguments))
     # the functions of one timestamp that return a whole number are its fields
@@ -147,6 +163,7 @@ def _function(call: Call) -> str:
     return f"{call.function.upper()}({arguments})"
 
 
+_ARROWS = {"json_extract": "->", "json_extract_string": "->>"}
 _SHIFTS = ("add_interval", "add_months")
 _SPECIAL: dict[str, Callable[[Call], str]] = {
     "case": _case,
@@ -154,4 +171,7 @@ _SPECIAL: dict[str, Callable[[Call], str]] = {
     "date_trunc": _date_trunc,
     "timestampdiff": _difference,
     "datediff": _difference,
+    "member": _member,
+    "element": _element,
+    **dict.fromkeys(_ARROWS, _arrow),
 }

@@ -19,6 +19,7 @@ from braid.operators.functions.signature import Arguments, Datum, Function, as_t
 from braid.operators.functions.sql_text import sql_text
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR
+from braid.sources.formats.time_patterns import TimePattern, read_pattern
 
 _ADD = next(f for f in ARITHMETIC if f.name == "+")
 # RFC 3339 and Python's datetime have the years 1 to 9999
@@ -105,18 +106,47 @@ def _date_trunc(_call: Call, arguments: Sequence[Datum]) -> Datum:
 
 
 def _bind_to_timestamp(function: Function, arguments: Arguments) -> Expression:
-    """Read a text as CAST does, and a number as seconds since 1970."""
+    """Read a text in a pattern, or as CAST does, and a number as seconds since 1970."""
+    if len(arguments) == 2:
+        pattern = arguments[1]
+        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            raise NotAllowed(
+                f"TO_TIMESTAMP needs a pattern in quotes, such as 'dd.MM.yyyy HH:mm'; got {sql_text(pattern)}."
+            )
+        read_pattern(pattern.value)
+        return typed(TIMESTAMP, VARCHAR, VARCHAR)(function, arguments)
     if arguments[0].type == VARCHAR:
         return cast_to(arguments[0], TIMESTAMP)
     return typed(TIMESTAMP, DOUBLE)(function, arguments)
 
 
 def _to_timestamp(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    """Return the moment so many seconds after 1970 began; NULL outside the years 1 to 9999."""
+    """Return the moment so many seconds after 1970 began; NULL outside the years 1 to 9999.
+
+    Of texts in a pattern, the moment that each says; NULL where it is none.
+    """
+    if len(arguments) == 2:
+        return _in_pattern(arguments[0], read_pattern(arguments[1].as_py()))
     microseconds = kernel.round(kernel.multiply(arguments[0], 1e6))
     inside = kernel.and_(kernel.greater_equal(microseconds, float(_FIRST)), kernel.less(microseconds, float(_LAST)))
     whole = as_type(kernel.if_else(inside, microseconds, pa.scalar(None, pa.float64())), pa.int64())
     return kernel.cast(whole, pa.timestamp("us"))
+
+
+def _in_pattern(texts: Datum, pattern: TimePattern) -> Datum:
+    if isinstance(texts, pa.Scalar):
+        return _in_pattern(pa.array([texts]), pattern)[0]
+    parsed = None if pattern.width is None else pattern.parse_all(texts)
+    if parsed is not None:
+        return parsed
+    encoded = texts.dictionary_encode()
+    moments: list[int | None] = []
+    for text in encoded.dictionary.to_pylist():
+        try:
+            moments.append(pattern.parse(text))
+        except ValueError:
+            moments.append(None)
+    return pa.array(moments, pa.timestamp("us")).take(encoded.indices)
 
 
 def _add_interval(_call: Call, arguments: Sequence[Datum]) -> Datum:
@@ -164,7 +194,14 @@ TIME = (
     Function(
         "monthname", "MONTHNAME(timestamp)", typed(VARCHAR, TIMESTAMP), lambda _, arguments: month_name(arguments[0])
     ),
-    Function("to_timestamp", "TO_TIMESTAMP(seconds)", _bind_to_timestamp, _to_timestamp),
+    Function(
+        "to_timestamp",
+        "TO_TIMESTAMP(seconds) or TO_TIMESTAMP(text, 'pattern')",
+        _bind_to_timestamp,
+        _to_timestamp,
+        1,
+        2,
+    ),
     Function("add_interval", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_interval, 2, 2),
     Function("add_months", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_months, 2, 2),
 )

@@ -17,7 +17,13 @@ from typing import Any
 import pyarrow as pa
 
 from braid.session.commands.statements import read_create_stream
-from braid.session.sql.create_stream_text import DeclaredColumn, create_stream_text, interval_text, quoted_name
+from braid.session.sql.create_stream_text import (
+    DeclaredColumn,
+    create_stream_text,
+    interval_text,
+    quoted_name,
+    quoted_text,
+)
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.sources.connectors.registry import CONNECTORS
 from braid.sources.core.confinement import OPEN, Confinement
@@ -135,9 +141,10 @@ class Inference:
         time_ = choose_event_time(columns, self._now_us() + HOUR)
         if time_ is None:
             time_ = choose_event_time(list(times_within(columns)), self._now_us() + HOUR)
-            if time_ is not None:
-                time_ = replace(time_, column=replace(time_.column, name=_free(time_.column.name, columns)))
-                columns.append(time_.column)
+        is_besides = time_ is not None and all(column is not time_.column for column in columns)
+        if time_ is not None and is_besides:
+            time_ = replace(time_, column=replace(time_.column, name=_free(time_.column.name, columns)))
+            columns.append(time_.column)
         if time_ is None and source["connector"] != KAFKA:
             raise _no_event_time(sample, columns, left_out, name)
         declared = [_declared(column, time_, sample.form) for column in columns]
@@ -219,11 +226,22 @@ def _declared(column: Column, time_: EventTime | None, form: str) -> DeclaredCol
     assert column.type is not None
     if time_ is not None and column is time_.column:
         comment = "" if column.misfits else column.why  # what is said of the event time has the misfits
-        return DeclaredColumn(column.name, TIMESTAMP, comment, time_.lateness_us, source=column.source)
+        computed = "" if time_.day_and_clock is None else _moment_of(*time_.day_and_clock)
+        return DeclaredColumn(
+            column.name, TIMESTAMP, comment, time_.lateness_us, source=column.source, computed=computed
+        )
     if time_ is not None and time_.column.time_format and column.type.has_kind(TIMESTAMP.kind) and form != PARQUET:
         kind = column.type.with_replaced(TIMESTAMP, VARCHAR)
         return DeclaredColumn(column.name, kind, f"times as text: {TIMESTAMP_FORMAT} is for all TIMESTAMPs")
     return DeclaredColumn(column.name, column.type, column.why)
+
+
+def _moment_of(day: Column, clock: Column) -> str:
+    """Return the expression that puts a day and a time of day together."""
+    assert clock.clock is not None
+    text = quoted_name(day.name) if day.type == VARCHAR else f"CAST({quoted_name(day.name)} AS VARCHAR)"
+    pattern = quoted_text(f"{day.time_format} {clock.clock[1]}")
+    return f"TO_TIMESTAMP({text} || ' ' || {quoted_name(clock.name)}, {pattern})"
 
 
 def _free(name: str, columns: Sequence[Column]) -> str:
@@ -239,7 +257,8 @@ def _of_event_time(time_: EventTime) -> list[str]:
     if column.nulls:
         such = f", such as {column.misfits}" if column.misfits else ""
         comments.append(f"{column.nulls} row(s) have no time there{such}: they are malformed, and dead letters.")
-    if column.time_format and column.time_format not in EPOCH_WORDS and "X" not in column.time_format:
+    is_written = bool(column.time_format) and column.time_format not in EPOCH_WORDS and "X" not in column.time_format
+    if is_written or time_.day_and_clock is not None:
         comments.append("Its times are read as UTC.")
     if time_.beyond:
         comments.append(f"{time_.beyond} row(s) have times beyond now: they are malformed, and dead letters.")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from braid.operators.functions.coercion import parse_timestamp
 from braid.operators.kinds import operator_of
 from braid.operators.queries import Query
 from braid.session.state.catalog import Catalog
@@ -19,13 +21,13 @@ from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.one_row import is_one_row, one_row_id
 from braid.sources.connectors.registry import begins_at_the_earliest
 from braid.sources.core.derived import is_derived
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed
 from braid.sources.core.replays import origin_of, replay_id
 from braid.sources.core.schema import StreamDefinition
 from braid.sources.core.watermark_options import parse_duration
-from braid.sources.formats.temporal import parse_timestamp
 
 NOW, EARLIEST = "now", "earliest"
+_1970 = datetime(1970, 1, 1)
 _INTERVAL = re.compile(r"-\s*(?:interval\s*)?(.+)", re.IGNORECASE)
 
 
@@ -61,14 +63,11 @@ def read_start(text: object) -> Start:
             before = parse_duration(interval[1].replace("'", ""))
             if before is not None:
                 return Start(word, before=before)
-        else:
-            try:
-                return Start(word, at=parse_timestamp(word))
-            except (BraidError, ValueError):
-                pass
+        elif (moment := parse_timestamp(word)) is not None:
+            return Start(word, at=(moment - _1970) // timedelta(microseconds=1))
     raise NotAllowed(
-        f"The start of a query must be 'now', 'earliest', a time such as '2026-01-31T12:00:00Z', or an interval before"
-        f" now such as '-1 hour' or '-90 s'; got {text!r}."
+        "The start of a query must be 'now', 'earliest', a time such as '2026-01-31T12:00:00Z' (UTC, unless it has"
+        f" another offset), or an interval before now such as '-1 hour' or '-90 s'; got {text!r}."
     )
 
 

@@ -20,7 +20,7 @@ _UNITS = ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 class DeclaredColumn:
     """A column to declare; ``lateness_us`` of the event time, ``metadata`` of one that is none of the values'.
 
-    ``source`` is the path of one that is in another.
+    ``source`` is the path of one that is in another, ``computed`` the expression of one that is of others.
     """
 
     name: str
@@ -29,6 +29,7 @@ class DeclaredColumn:
     lateness_us: int | None = None
     metadata: str = ""
     source: str = ""
+    computed: str = ""
 
 
 def create_stream_text(
@@ -67,7 +68,8 @@ def _declaration(column: DeclaredColumn) -> str:
     metadata = f" METADATA FROM {quoted_text(column.metadata)}" if column.metadata else ""
     source = f" FROM {quoted_text(column.source)}" if column.source else ""
     lateness = "" if column.lateness_us is None else f" LATENESS {interval_text(column.lateness_us)}"
-    return f"{quoted_name(column.name)} {column.type}{metadata}{source}{lateness}"
+    type_ = f"AS {column.computed}" if column.computed else column.type
+    return f"{quoted_name(column.name)} {type_}{metadata}{source}{lateness}"
 
 
 def _option(key: str) -> str:

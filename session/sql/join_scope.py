@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from braid.operators.expressions import Column
 from braid.session.sql.parsing.tokens import SqlText
 from braid.session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean
+from braid.sources.core.errors import UnknownColumn
 from braid.sources.core.schema import TIMESTAMP
 
 
@@ -65,7 +66,7 @@ class JoinScope:
             raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {shown}.", at)
         names = [scope.declared_name(column) for scope in self.inputs for column in scope.columns]
         described = ", ".join(scope.description for scope in self.inputs)
-        raise self.sql.not_allowed(f"Column {name!r} does not exist; {described}.{did_you_mean(name, names)}", at)
+        raise UnknownColumn(name, described, did_you_mean(name, names), self.sql.position(at))
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared, without the input."""

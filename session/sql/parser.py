@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot.errors import SqlglotError
 
 from braid.session.sql.parsing.columns import parse_name
+from braid.session.sql.parsing.cursor import did_you_mean_keyword
 from braid.session.sql.parsing.ddl import parse_create_stream, parse_create_table, parse_query_options
 from braid.session.sql.parsing.select_parser import BraidParser, open_parser
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
@@ -30,6 +31,7 @@ _STATEMENTS = (
     "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, REFRESH TABLE, SHOW STREAMS | TABLES | QUERIES,"
     " DESCRIBE, EXPLAIN, SELECT"
 )
+_FIRST_WORDS = ("CREATE", "DROP", "REFRESH", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "WITH")
 _REFUSED = {
     "INSERT": "INSERT is not supported. Push rows of a stream with POST /streams/{name}/events or braid push; rows of a"
     " static table stand in its file: change that, and write REFRESH TABLE name. What a query gives goes to a sink:"
@@ -129,7 +131,8 @@ def _refusal(cursor: BraidParser) -> BraidError:
         return cursor.syntax_error(f"The statement is empty. There are {_STATEMENTS}.")
     if cursor.kind == "word" and cursor.word in _REFUSED:
         return cursor.not_allowed(_REFUSED[cursor.word])
-    return cursor.syntax_error(f"A statement cannot begin with {cursor.shown()}. There are {_STATEMENTS}.")
+    meant = did_you_mean_keyword(cursor.word, _FIRST_WORDS)
+    return cursor.syntax_error(f"A statement cannot begin with {cursor.shown()}. There are {_STATEMENTS}.{meant}")
 
 
 def _parse_create(cursor: BraidParser) -> Statement:

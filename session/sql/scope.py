@@ -15,7 +15,7 @@ from braid.session.sql.create_stream_text import quoted_name
 from braid.session.sql.parsing.tokens import SqlText
 from braid.session.sql.statements import WindowedSource
 from braid.session.sql.syntax import Node
-from braid.sources.core.errors import SqlNotAllowed
+from braid.sources.core.errors import SqlNotAllowed, UnknownColumn
 from braid.sources.core.schema import TIMESTAMP, Field, Schema, StreamDefinition, StreamSchema
 
 MAX_NAMES = 50
@@ -264,7 +264,7 @@ class Scope:
             hint = " A text stands in single quotes."
         else:
             hint = hint or next((text for names_, text in _NAMED_ELSEWHERE if name.lower() in names_), "")
-        raise self.sql.not_allowed(f"Column {name!r} does not exist; {self.description}.{hint}", at)
+        raise UnknownColumn(name, self.description, hint, self.sql.position(at))
 
     def _not_in_from(self, qualifier: str, at: int) -> SqlNotAllowed:
         if not self._tables:

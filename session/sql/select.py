@@ -19,14 +19,14 @@ from braid.session.sql.join import plan_join
 from braid.session.sql.lookups import with_lookups
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.relations import Relations, Subquery, all_of_stream
-from braid.session.sql.scope import Scope
+from braid.session.sql.scope import Scope, did_you_mean
 from braid.session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs
 from braid.session.sql.semi_joins import has_subqueries, with_semi_joins
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import CreateQuery, Explain, Select, Statement
 from braid.session.sql.syntax import Node
 from braid.session.sql.table_subqueries import with_table_subqueries
-from braid.sources.core.errors import SqlNotAllowed
+from braid.sources.core.errors import SqlNotAllowed, UnknownColumn
 from braid.sources.core.schema import StreamDefinition
 
 _SAME_GROUPS = "Each GROUP BY key has sessions of its own, so PARTITION BY must name what GROUP BY does"
@@ -71,9 +71,24 @@ def _plan(select: Select, relations: Relations, tables: KnownTables, limits: Sta
     if select.union:
         query: Query = all_of_stream(relations.union(select))
     else:
-        query = relations.merged(_plan_alone(select, relations, tables, limits))
+        try:
+            query = relations.merged(_plan_alone(select, relations, tables, limits))
+        except UnknownColumn as error:
+            raise _hinted(error, select) from None
     limits.check_query(select, query)
     return query
+
+
+def _hinted(error: UnknownColumn, select: Select) -> UnknownColumn:
+    """Return the error with a hint at the select list, where a name is one of there, or close to one."""
+    named = aliases(select)
+    if error.hint or not named:
+        return error
+    if error.name.lower() in named:
+        hint = " It is a name of the select list, which only GROUP BY and HAVING know: write what it stands for."
+    else:
+        hint = did_you_mean(error.name, (item.alias for item in select.items if item.alias is not None))
+    return UnknownColumn(error.name, error.inputs, hint, error.position)
 
 
 def _plan_alone(select: Select, relations: Relations, tables: KnownTables, limits: StatementLimits) -> Query:

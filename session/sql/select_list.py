@@ -109,14 +109,20 @@ def windowed_outputs(select: Select, scope: Names, bind: Callable[[Node], Expres
 
 
 def with_bounds(select: Select, planned: Sequence[tuple[str, Expression, int]]) -> tuple[Output, ...]:
-    """Return outputs, given as name, expression and offset, after the bounds of the window that are not among them."""
+    """Return outputs, given as name, expression and offset, with the bounds of the window that are not among them.
+
+    These come first, an end after the start that is listed.
+    """
     outputs = Outputs(select)
-    for bound in WINDOW_COLUMNS:
-        is_listed = (name == bound and _is_bound(expression, bound, select) for name, expression, _ in planned)
-        if not any(is_listed):
+    listed = {name for name, expression, _ in planned if name in WINDOW_COLUMNS and _is_bound(expression, name, select)}
+    missing = [bound for bound in WINDOW_COLUMNS if bound not in listed]
+    if missing != [WINDOW_END]:
+        for bound in missing:
             outputs.add(bound, Column(bound, TIMESTAMP), select.start)
     for name, expression, at in planned:
         outputs.add(name, expression, at)
+        if missing == [WINDOW_END] and name == WINDOW_START:
+            outputs.add(WINDOW_END, Column(WINDOW_END, TIMESTAMP), select.start)
     return outputs.all()
 
 

@@ -127,6 +127,15 @@ class SqlNotAllowed(NotAllowed):
     title = "SQL not accepted"
 
 
+class UnknownColumn(SqlNotAllowed):
+    """A statement names a column that its inputs do not have; ``hint`` says which may be meant."""
+
+    def __init__(self, name: str, inputs: str, hint: str, position: Position | None) -> None:
+        """Take what the inputs have, as a clause."""
+        super().__init__(f"Column {name!r} does not exist; {inputs}.{hint}", position=position)
+        self.name, self.inputs, self.hint = name, inputs, hint
+
+
 class Overloaded(BraidError):
     """The service cannot take this now; ``retry_after`` is in seconds."""
 

@@ -41,7 +41,7 @@ from braid.sources.formats.arrow_stream import DECIMALS, PER_SECOND, check_casta
 from braid.sources.formats.coercion import RANGES
 from braid.sources.formats.temporal import parse_date
 from braid.sources.inference.misfits import misfits_text
-from braid.sources.inference.notations import notation_of
+from braid.sources.inference.notations import clock_of, notation_of
 from braid.sources.inference.numbers import advice_on_numbers, is_double
 
 MISSING = np.iinfo(np.int64).min
@@ -69,6 +69,7 @@ class Column:
     these, of a column that can be the event time; ``time_format`` is the ``timestamp.format`` that it takes then,
     nothing for a TIMESTAMP. ``parts`` are the members of a STRUCT of JSON. ``source`` is the path of what is such a
     member. ``misfits`` shows the first values that are no times, of a text column without times its first value.
+    ``clock`` has the times of day of a column of texts, microseconds from midnight by row, and their pattern.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Column:
     parts: tuple[Column, ...] = ()
     source: str = ""
     misfits: str = ""
+    clock: tuple[Times, str] | None = None
 
 
 # an epoch number by its size: so many of them a second; and whether such a number is as likely something else
@@ -337,7 +339,10 @@ def _with_epochs(column: Column, values: Sequence[Any]) -> Column:
 
 def _of_text(name: str, texts: Sequence[str | None], nulls: int) -> Column:
     odd = [(row, text) for row, text in enumerate(texts, 1) if text is not None][:1]
-    return Column(name, VARCHAR, advice_on_numbers(texts), nulls, misfits=misfits_text(odd))
+    notation = clock_of(text for text in texts if text is not None)
+    us = [None if text is None or notation is None else notation.times.get(text) for text in texts]
+    clock = None if notation is None else (_array_of(us), notation.pattern)
+    return Column(name, VARCHAR, advice_on_numbers(texts), nulls, misfits=misfits_text(odd), clock=clock)
 
 
 def _misfits(values: Sequence[Any], read: Sequence[int | None]) -> str:

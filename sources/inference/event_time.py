@@ -41,7 +41,8 @@ class EventTime:
     """The column that is taken for the event time, with the reason, and the names of those that it could be as well.
 
     ``lateness_us`` is the ``disorder`` of the sample, rounded up. ``are_beyond`` says that times beyond now are no
-    mistake; where they are, ``beyond`` counts them.
+    mistake; where they are, ``beyond`` counts them. Where one column has the day and another the time of day, the event
+    time is a column besides, of ``day_and_clock``.
     """
 
     column: Column
@@ -51,6 +52,7 @@ class EventTime:
     disorder: Disorder
     are_beyond: bool
     beyond: int
+    day_and_clock: tuple[Column, Column] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,10 @@ def choose_event_time(columns: Sequence[Column], latest_us: int = MAX_US) -> Eve
         return None
     ranked = sorted(enumerate(candidates), key=lambda entry: (*_rank(entry[1]), entry[0]))
     column = ranked[0][1]
+    clock = _clock_beside(column, columns) if _has_days_only(column) else None
+    day_and_clock = None if clock is None else (column, clock)
+    if day_and_clock is not None:
+        column = _joined(*day_and_clock)
     assert column.times is not None
     present = column.times[column.times != MISSING]
     beyond = present > latest_us
@@ -89,13 +95,29 @@ def choose_event_time(columns: Sequence[Column], latest_us: int = MAX_US) -> Eve
     others = tuple(other.name for _, other in ranked[1:])
     return EventTime(
         column,
-        _reason(column, others),
+        _reason(column, others) if day_and_clock is None else _reason_of_two(*day_and_clock),
         others,
         rounded(disorder.us),
         disorder,
         are_beyond,
         0 if are_beyond else int(np.count_nonzero(beyond)),
+        day_and_clock,
     )
+
+
+def _clock_beside(day: Column, columns: Sequence[Column]) -> Column | None:
+    """Return the column of the times of day that a column of days goes with: the first after it, else the first."""
+    at = next(number for number, column in enumerate(columns) if column is day)
+    return next((column for column in (*columns[at:], *columns[:at]) if column.clock is not None), None)
+
+
+def _joined(day: Column, clock: Column) -> Column:
+    assert day.times is not None
+    assert clock.clock is not None
+    of_day = clock.clock[0]
+    is_missing = (day.times == MISSING) | (of_day == MISSING)
+    times = np.where(is_missing, MISSING, np.where(is_missing, 0, day.times) + np.where(is_missing, 0, of_day))
+    return Column("event_time", TIMESTAMP, nulls=int(np.count_nonzero(is_missing)), times=times)
 
 
 def rounded(us: int) -> int:
@@ -115,8 +137,15 @@ def _rank(column: Column) -> tuple[bool, bool, bool, bool, int]:
         likeness = 3
     else:
         likeness = 1 if words & _LIKELY else 2
-    are_dates = bool(column.time_format) and column.time_format not in EPOCH_WORDS and ":" not in column.time_format
-    return are_dates, column.nulls > 0, is_constant, column.type != TIMESTAMP, likeness
+    return _has_days_only(column), column.nulls > 0, is_constant, column.type != TIMESTAMP, likeness
+
+
+def _has_days_only(column: Column) -> bool:
+    return bool(column.time_format) and column.time_format not in EPOCH_WORDS and ":" not in column.time_format
+
+
+def _reason_of_two(day: Column, clock: Column) -> str:
+    return f"{day.name!r} has its day, and {clock.name!r} its time of day"
 
 
 def _reason(column: Column, others: Sequence[str]) -> str:

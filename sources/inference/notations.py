@@ -27,6 +27,8 @@ _PATTERNS = sorted(
 _NOTATIONS = (RFC_3339, *_PATTERNS, *_DATES)
 """All that are tried; of several that read as many texts, the first."""
 _LIKELY = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}", re.ASCII)
+_CLOCK = re.compile(r"\s*\d{1,2}:\d\d", re.ASCII)
+_EPOCH_DAY = "1970-01-01 "
 _MOST = 0.5
 """A notation must read such a part of the texts that differ; the others are wrong."""
 _LOOKED_AT = 50
@@ -56,6 +58,23 @@ def notation_of(texts: Iterable[str]) -> Notation | None:
         return None
     best = max(read, key=lambda pattern: len(read[pattern]))  # the first of those
     return Notation(best, read[best], next(_otherwise(best, read), ""))
+
+
+def clock_of(texts: Iterable[str]) -> Notation | None:
+    """Return how most of some texts are written as times of a day, in microseconds from midnight; None if they are not.
+
+    The pattern is of that time alone.
+    """
+    distinct = list(dict.fromkeys(texts))
+    if not distinct or sum(_CLOCK.match(text) is not None for text in distinct) < len(distinct) * _MOST:
+        return None
+    on_a_day = [_EPOCH_DAY + text.strip() for text in distinct]
+    read = {clock: _read(f"yyyy-MM-dd {clock}", on_a_day) for clock in (*_CLOCKS, *_SHORT_CLOCKS)}
+    best = max(read, key=lambda clock: len(read[clock]))  # the first of those
+    if not _are_enough(read[best], distinct):
+        return None
+    times = {text: read[best].get(on) for text, on in zip(distinct, on_a_day, strict=True)}
+    return Notation(best, {text: us for text, us in times.items() if us is not None})
 
 
 def _are_enough(times: dict[str, int], texts: list[str]) -> bool:

@@ -162,6 +162,11 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
             else:
                 rows.append(fields)
     if not rows:
+        if unreadable and has_names:
+            raise MalformedRequest(
+                f"The first line of the sample, {', '.join(names)[:100]!r}, has {len(names)} field(s), and no other"
+                " line has as many: the names of the columns must come first. Take away the lines before them."
+            )
         lacks = "is empty" if names == [""] else f"has no row of {len(names)} fields besides the names"
         raise MalformedRequest(f"The sample {lacks}: a line of names and at least one row are needed.")
     columns = [

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from braid.operators.evaluation import fold
-from braid.operators.expressions import Literal
+from braid.operators.expressions import Expression, Literal
 from braid.operators.functions import call
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import TIMESTAMP
@@ -84,3 +84,24 @@ def test_timestamps_of_seconds() -> None:
     assert values(call("to_timestamp", D), d=ends) == [dt.datetime(1, 1, 1), *[None] * 5]
     assert values(call("to_timestamp", D), d=[1709251198.123456]) == [MOMENT]
     assert values(call("to_timestamp", S), s=["2024-02-29 23:59:58.123456"]) == [MOMENT]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"), [("dd.MM.yyyy HH:mm:ss", "29.02.2024 23:59:58"), ("d/M/yy h:mm[:ss] a", "29/2/24 11:59:58 pm")]
+)
+def test_texts_in_a_pattern(pattern: str, text: str) -> None:
+    """Of a fixed width and not; what does not fit is NULL, and hides nothing beside it."""
+    moment = MOMENT.replace(microsecond=0)
+    read = call("to_timestamp", S, lit(pattern))
+    assert values(read, s=[text, None, text]) == [moment, None, moment]
+    assert values(read, s=[text, "31.02.2024 10:00:00", "", text]) == [moment, None, None, moment]
+    assert fold(call("to_timestamp", lit(text), lit(pattern))) == Literal(moment, TIMESTAMP)
+    assert fold(call("to_timestamp", lit("no time"), lit(pattern))) == Literal(None, TIMESTAMP)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"), [(S, "in quotes"), (lit("HH:mm"), "year, month and day"), (lit("%Y"), "%")]
+)
+def test_a_pattern_must_be_one(pattern: Expression, why: str) -> None:
+    with pytest.raises(NotAllowed, match=why):
+        call("to_timestamp", S, pattern)

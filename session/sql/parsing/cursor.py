@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Literal, NoReturn, TypeVar
 
 from sqlglot import TokenType
@@ -29,6 +31,12 @@ _WHERE_NAMES_END = ("an expression", ")", "the end of the statement")
 _CLAUSES = ("AND", "AS", "BY", "EMIT", "FROM", "GROUP", "HAVING", "IN", "JOIN", "LEFT", "ON", "OR", "SELECT", "UNION")
 _IN_ORDER = ("FROM", "WHERE", "GROUP", "HAVING")
 """What a SELECT has one after the other."""
+_KEYWORDS = {
+    "the end of the statement": ("WHERE", "GROUP", "HAVING", "EMIT", "JOIN", "LEFT", "INNER", "UNION"),
+    "]": ("SLIDE", "RANGE", "SESSION"),
+}
+"""What may stand where something else is expected, too."""
+_CLOSE = 0.7
 
 
 def _plain(token: Token | None) -> str:
@@ -41,6 +49,12 @@ def _name(token: Token | None) -> str:
     """Return a name without quotes, nothing for another token or none."""
     word = _plain(token)
     return "" if word.upper() in RESERVED else word
+
+
+def did_you_mean_keyword(word: str, keywords: Iterable[str]) -> str:
+    """Return a hint at the keyword closest to a mistyped word, empty when none is close."""
+    close = difflib.get_close_matches(word.upper(), keywords, n=1, cutoff=_CLOSE)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def word_of(token: Token) -> str:
@@ -150,15 +164,22 @@ class Cursor(Parser):
 
     # errors
 
-    def shown(self) -> str:
-        """Return the next token for a message."""
-        if not self._curr:
+    def shown(self, token: Token | None = None) -> str:
+        """Return the next token, or another one, for a message."""
+        token = token or self._curr
+        if not token:
             return "the end of the statement"
-        text = self.sql[self._curr.start : self._curr.end + 1]
+        text = self.sql[token.start : token.end + 1]
         return repr(text if len(text) <= 40 else text[:37] + "...")
 
     def unexpected(self, expected: str) -> SqlSyntaxError:
-        """Return the error that something else was expected."""
+        """Return the error that something else was expected, at a word that may be that one misspelt."""
+        first = expected.partition(" ")[0]
+        keywords = (*_KEYWORDS.get(expected, ()), *((first,) if first.isupper() else ()))
+        for token in (self._prev, self._curr):
+            if meant := did_you_mean_keyword(_name(token), keywords):
+                assert token is not None
+                return self.syntax_error(f"Expected {expected}, got {self.shown(token)}.{meant}", token.start)
         hint = (self._order_hint() or self._quoting_hint()) if expected in _WHERE_NAMES_END else ""
         return self.syntax_error(f"Expected {expected}, got {self.shown()}.{hint}")
 

@@ -141,7 +141,8 @@ _INSTEAD = {
     **dict.fromkeys(("to_date", "date"), "Write CAST(… AS DATE)."),
     **dict.fromkeys(
         ("strptime", "str_to_date", "str_to_timestamp", "parse_date", "parse_datetime", "parse_timestamp"),
-        "Declare the column as TIMESTAMP, and in WITH how it is written: 'timestamp.format' = 'dd.MM.yyyy HH:mm'.",
+        "Write TO_TIMESTAMP(text, 'dd.MM.yyyy HH:mm'), or declare the column as TIMESTAMP, and in WITH how it is"
+        " written: 'timestamp.format' = 'dd.MM.yyyy HH:mm'.",
     ),
     "convert": "Write CAST(… AS type).",
 }

@@ -36,6 +36,16 @@ def test_a_list_says_why_queries_have_no_rows_where_some_have_none(service: Play
     assert "its window" not in lines[1] + lines[3]
 
 
+def test_finished_queries_are_listed_by_their_names(service: Playback, braid: Braid) -> None:
+    service.add_query({"sql": SQL})
+    for query_id in ("q-1", "q-4"):
+        service.queries[query_id]["state"] = "FINISHED"
+    result = braid("queries")
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["q-1", "q-2", "q-3"]
+    assert result.stderr == "1 more, retired, finished without a name, or of subqueries: braid queries --all\n"
+    assert "q-4" in braid("queries", "--all").stdout
+
+
 def test_there_are_words_for_each_reason() -> None:
     assert REASONS.keys() == set(waiting.REASONS)
 

@@ -30,6 +30,20 @@ def test_statements_from_a_pipe_run_in_order(service: Playback, braid: Braid) ->
     assert "user_id  BIGINT" in result.stdout
 
 
+def test_the_shell_runs_what_messages_advise_for_the_command_line(service: Playback, braid: Braid) -> None:
+    service.add_query({"sql": "SELECT 'a' AS a FROM purchases", "name": "cheap"})
+    result = braid("--url", service.url, "shell", input="braid drop cheap --no-drain\nDROP STREAM x;\n")
+    assert result.exit_code == 0
+    assert service.asked("DELETE", "/queries/cheap")[0].query == {"drain": "false"}
+    assert "query q-1 is RETIRED" in result.stdout
+    assert service.asked("POST", "/sql"), "the shell goes on"
+    wrong = braid("--url", service.url, "shell", input="braid nothing\n")
+    assert (wrong.exit_code, "nothing" in wrong.stderr) == (2, True)
+    refused = braid("--url", service.url, "shell", input="braid drop unknown\nDROP STREAM x;\n")
+    assert (refused.exit_code, "no query 'unknown'" in refused.stderr) == (1, True)
+    assert len(service.asked("POST", "/sql")) == 1, "a refusal ends what a pipe brings"
+
+
 def test_the_first_refusal_from_a_pipe_ends_the_shell(service: Playback, braid: Braid) -> None:
     service.play(problem(422, "Unknown", "no such stream", position={"line": 1, "column": 6}))
     result = braid("--url", service.url, "shell", input="DROP STREAM x; SHOW QUERIES;")

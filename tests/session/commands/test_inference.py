@@ -55,6 +55,33 @@ def test_csv_that_is_pushed_gets_a_statement_that_takes_its_rows(inference: Infe
     assert all(f"-- {comment}" in inferred.sql for comment in inferred.comments)
 
 
+@pytest.mark.parametrize("day", ["2006-12-16", "16/12/2006"])
+def test_a_day_and_a_time_of_day_are_one_event_time(inference: Inference, day: str) -> None:
+    text = f"Day,event_time,Power\n{day},17:24:00,4.2\n{day},17:23:00,5.3\n{day},?,5.3\n".encode()
+    inferred = inference.of_rows("csv", text, "power")
+    statement = statement_of(inferred)
+    assert (statement.schema.event_time, statement.schema.lateness_us) == ("event_time_2", 60_000_000)
+    assert "since 'Day' has its day, and 'event_time' its time of day" in inferred.sql
+    assert "Its times are read as UTC." in inferred.comments
+    assert "1 row(s) have no time there" in inferred.sql
+    decoded = decode_csv(text, statement.schema)
+    assert [row["event_time_2"].isoformat() for row in decoded.tuples.to_pylist()] == [
+        "2006-12-16T17:24:00",
+        "2006-12-16T17:23:00",
+    ]
+    assert [fault.line for fault in decoded.malformed] == [3]
+
+
+def test_a_whole_time_goes_before_a_day_beside_a_time_of_day(inference: Inference) -> None:
+    text = b"day,clock,at\n2006-12-16,17:24:00,2006-12-16T17:24:00Z\n"
+    assert statement_of(inference.of_rows("csv", text, "power")).schema.event_time == "at"
+
+
+def test_lines_above_the_names_are_told_of(inference: Inference) -> None:
+    with pytest.raises(MalformedRequest, match=r"'Export of March', has 1 field.*Take away the lines before them"):
+        inference.of_rows("csv", b"Export of March\n" + PLAIN)
+
+
 def test_json_that_is_pushed_gets_a_statement_that_takes_its_rows(inference: Inference) -> None:
     lines = (
         b'{"id": 1, "gift": true, "day": "2024-01-31", "t": "2024-01-31T12:00:00Z"}\n{"id": 3000000000, "tags": [1]}\n'

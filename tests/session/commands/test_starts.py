@@ -28,6 +28,9 @@ FILES = (
         ("-INTERVAL '30' MINUTE", Start("-INTERVAL '30' MINUTE", before=1800 * SECOND)),
         ("1970-01-01T00:00:01Z", Start("1970-01-01T00:00:01Z", at=SECOND)),
         ("1970-01-01 00:00:01+00:00", Start("1970-01-01 00:00:01+00:00", at=SECOND)),
+        ("1970-01-01 00:01", Start("1970-01-01 00:01", at=60 * SECOND)),
+        ("1970-01-01 01:00+01:00", Start("1970-01-01 01:00+01:00", at=0)),
+        ("1970-01-02", Start("1970-01-02", at=24 * 3600 * SECOND)),
     ],
 )
 def test_a_start_is_a_word_a_time_or_an_interval(text: str, start: Start) -> None:

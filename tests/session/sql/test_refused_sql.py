@@ -34,6 +34,21 @@ REFUSED = [
     ("SELECT price FROM purchases WHERE price > ^)", 400, "Expected an expression"),
     ("SELECT price FROM purchases WHERE (price > 1^", 400, "Expected )"),
     ("SELECT price FROM purchases ^5", 400, "Expected the end of the statement"),
+    # misspelt words
+    ("^SELEC price FROM purchases", 400, "Did you mean SELECT?"),
+    ("SELECT price ^FORM purchases", 400, "Expected FROM and a stream, got 'FORM'. Did you mean FROM?"),
+    ("SELECT price, ^form FROM purchases", 422, "Column 'form' does not exist"),
+    ("SELECT price FROM purchases ^WERE price > 1", 400, "got 'WERE'. Did you mean WHERE?"),
+    (f"SELECT COUNT(*) AS n {W} ^GRUOP BY gem_pack", 400, "got 'GRUOP'. Did you mean GROUP?"),
+    ("SELECT COUNT(*) AS n FROM purchases [RANGE 8 SECONDS ^SLID 2 SECONDS]", 400, "got 'SLID'. Did you mean SLIDE?"),
+    ("SELECT COUNT(*) AS n FROM purchases [^RNGE 8 SECONDS]", 400, "Did you mean RANGE?"),
+    # names of the select list
+    ("SELECT price AS cost FROM purchases WHERE ^cost > 5", 422, "which only GROUP BY and HAVING know"),
+    (f"SELECT SUM(price) AS total {W} HAVING ^totl > 5", 422, "Did you mean 'total'?"),
+    # a text beside a number
+    ("SELECT price FROM purchases WHERE name ^> 5", 422, "Write '5' to compare texts, or CAST(name AS DOUBLE)"),
+    ("SELECT price FROM purchases WHERE name ^> price", 422, "Write CAST(name AS DOUBLE) to compare"),
+    ("SELECT price FROM purchases WHERE name ^IN (1, 2)", 422, "Write '1' to compare texts"),
     ("SELECT price FROM purchases; ^SELECT 1", 400, "one statement at a time"),
     ("SELECT 'abc FROM purchases".replace("'", "^'"), 400, "does not end"),
     ('SELECT ^"abc FROM purchases', 400, "quoted name does not end"),
@@ -105,7 +120,7 @@ REFUSED = [
     # types
     ("SELECT price FROM purchases WHERE price > ^'abc'", 422, "Cannot compare price (DOUBLE) with 'abc' (VARCHAR)"),
     ("SELECT price FROM purchases WHERE price > ^'5'", 422, "without quotes"),
-    ("SELECT price FROM purchases WHERE name ^= 5", 422, "Write CAST around one side"),
+    ("SELECT price FROM purchases WHERE name ^= 5", 422, "Write '5' to compare texts"),
     ("SELECT price FROM purchases WHERE gem_pack IN (1, ^'a')", 422, "Cannot compare"),
     ("SELECT price FROM purchases WHERE time ^> 1764547200", 422, "Write TO_TIMESTAMP(1764547200) for seconds since"),
     ("SELECT price FROM purchases WHERE user_id + 1 ^< day", 422, "TO_TIMESTAMP((user_id + 1) / 1000.0) for milli"),

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from braid.operators.expressions import Call, Column, Expression, Literal
 from braid.operators.functions.sql_text import sql_text
 from braid.operators.functions.time import FIELDS
+from braid.operators.queries import Selection
 from braid.sources.core.schema import BIGINT, TIMESTAMP
 from tests.kit.examples import examples
-from tests.session.sql.catalog import selection
+from tests.kit.plans import plan_select
+from tests.session.sql.catalog import define, selection
 from tests.session.sql.test_plan_select import CONDITIONS
 from tests.session.sql.test_refused_sql import refused
 from tests.session.sql.test_sql_against_duckdb import ANY, Pair
@@ -55,6 +57,20 @@ def read(text: str) -> Expression:
 )
 def test_the_text_is_what_was_written(text: str) -> None:
     assert sql_text(read(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a.b", 'a."B c"', "a.list[1]", "list[1] || 'x'", "m['key']", "j -> '$.a'", "j -> 'a' ->> 'b' || 'x'"]
+)
+def test_parts_of_values_are_what_was_written(text: str) -> None:
+    columns = (
+        'a STRUCT<b INT, "B c" INT, list ARRAY<VARCHAR>>, list ARRAY<VARCHAR>, m MAP<VARCHAR, INT>, j JSON,'
+        " t TIMESTAMP LATENESS INTERVAL '1' SECOND"
+    )
+    stream = define(f"CREATE STREAM s ({columns}) WITH (connector = 'push')", "s-2")
+    query = plan_select(f"SELECT {text} AS e FROM s", {"s": stream})
+    assert isinstance(query, Selection)
+    assert sql_text(query.outputs[0].expression) == text
 
 
 @pytest.mark.parametrize("condition", [condition for condition, _ in CONDITIONS])

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from braid.sources.inference.columns import MISSING, column_of_texts
-from braid.sources.inference.notations import RFC_3339, notation_of
+from braid.sources.inference.notations import RFC_3339, clock_of, notation_of
 
 MOMENTS = [dt.datetime(2026, 3, day, hour, 5, 7) for day in (2, 14, 31) for hour in (0, 9, 17)]
 
@@ -48,6 +48,24 @@ def test_with_am_and_pm_the_month_comes_first() -> None:
     notation = notation_of(["03/01/26 06:07 AM", "03/02/26 06:07 PM"])
     assert notation is not None
     assert (notation.pattern, notation.other) == ("M/d/yy h:mm[:ss] a", "d/M/yy h:mm[:ss] a")
+
+
+@pytest.mark.parametrize(
+    ("written", "pattern"),
+    [("%H:%M", "HH:mm"), ("%H:%M:%S", "HH:mm:ss"), ("%-H:%M", "H:mm[:ss]"), ("%I:%M %p", "hh:mm a")],
+)
+def test_times_of_day_are_found(written: str, pattern: str) -> None:
+    clock = clock_of(["?", *(moment.strftime(written) for moment in MOMENTS)])
+    assert clock is not None
+    assert clock.pattern == pattern
+    minutes = [clock.times[moment.strftime(written)] // 60_000_000 for moment in MOMENTS]
+    assert minutes == [60 * moment.hour + moment.minute for moment in MOMENTS]
+
+
+def test_texts_that_are_no_times_of_day_are_not_taken_for_such() -> None:
+    assert clock_of(["25:10", "10:75"]) is None
+    assert clock_of(["gems", "10:15", "rubies"]) is None
+    assert clock_of([]) is None
 
 
 def test_few_wrong_times_are_left_out() -> None:
