@@ -30,6 +30,8 @@ FLOOD = """CREATE STREAM {} (user_id BIGINT, price DOUBLE, time TIMESTAMP LATENE
 SUMS = "SELECT user_id, SUM(price) AS revenue FROM {} [RANGE 2 SECONDS] WHERE price > {} GROUP BY user_id"
 QUERIES = 20
 TRICKLE = 50
+# one goes once rows come quickly, which they do not while other programs have the machine
+SCALE_SECONDS = 900.0
 
 
 def test_an_executor_comes_under_load_and_goes_without_and_results_stay_right(fresh_service: FreshService) -> None:
@@ -95,7 +97,7 @@ def wait_for(api: Api, service: RunningService, executors: int, meanwhile: Calla
         is_told = shown["now"] == shown["wanted"] == executors
         return is_told and len(service.descendants(is_executor)) == executors
 
-    wait_until(are_there, RECOVERY_SECONDS, lambda: f"{executors} executors are wanted and there, it shows {shown!r}")
+    wait_until(are_there, SCALE_SECONDS, lambda: f"{executors} executors are wanted and there, it shows {shown!r}")
 
 
 def at_most_every(seconds: float, act: Callable[[], object]) -> Callable[[], None]:

@@ -82,6 +82,6 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
             common_starts = rows[alone].keys() & rows[grouped].keys()
             return sum(start > began for start in common_starts) >= WINDOWS
 
-        wait_until(have_rows, 60, "windows come after queries were grouped")
+        wait_until(have_rows, 300, "windows come after queries were grouped")
         for start in rows[alone].keys() & rows[grouped].keys():
             assert sorted(rows[alone][start]) == sorted(rows[grouped][start]), start

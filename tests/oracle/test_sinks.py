@@ -100,7 +100,10 @@ def committed(servers: str, topic: str) -> list[dict[str, Any]]:
 
 def in_table(url: str, table: str) -> dict[Group, int]:
     with psycopg.connect(url) as connection:
-        rows = connection.execute(f"SELECT window_start, device, total FROM {table}").fetchall()
+        try:
+            rows = connection.execute(f"SELECT window_start, device, total FROM {table}").fetchall()
+        except psycopg.errors.UndefinedTable:  # the first row creates it
+            return {}
     totals = {(start.astimezone(UTC), device): total for start, device, total in rows}
     assert len(totals) == len(rows), "no row is there twice"
     return totals
