@@ -14,12 +14,13 @@ import click
 from braid.api.cli.command import KEY, NAME, CliCommand, json_option, with_client
 from braid.api.cli.output import note, print_json
 from braid.api.cli.table import cell_text
-from braid.client import MEDIA_TYPES, BraidError, Client
+from braid.client import MEDIA_TYPES, BraidError, Client, Unreachable
 
 # a body this big is well below what a service accepts, and big enough to be fast
 _CHUNK_BYTES = 1 << 20
 _ERRORS_SHOWN = 20
 _SUFFIXES = {".csv": "csv", ".json": "json", ".arrow": "arrow", ".ndjson": "ndjson", ".jsonl": "ndjson"}
+_SUFFIXES |= {".feather": "arrow", ".parquet": "arrow"}
 
 _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 """What a detail begins with: the place in one piece, which the place in the whole input replaces."""
@@ -78,7 +79,7 @@ class Pushed:
             totals = {"accepted": self.accepted, "rejected": self.rejected, "errors": self.errors}
             optional = {
                 "missing": self.missing,
-                "unknown": self.missing and self.unknown,
+                "unknown": self.unknown,
                 "late": self.late,
                 "ahead": self.ahead,
             }
@@ -104,6 +105,9 @@ class Pushed:
             others = ", ".join(map(cell_text, self.unknown))
             besides = f"; they have others that are no columns: {others}" if others else ""
             click.echo(f"{stream} has columns that the rows have not, and are NULL: {names}{besides}", err=True)
+        elif self.unknown:
+            names = ", ".join(map(cell_text, self.unknown))
+            click.echo(f"Some rows have names that are no columns of {stream}: {names}", err=True)
 
 
 @click.command(
@@ -122,7 +126,7 @@ class Pushed:
     "--format",
     "form",
     type=click.Choice(list(MEDIA_TYPES)),
-    help="Without it, as FILE ends (.csv, .json, .arrow), else ndjson. It and csv are sent as they come.",
+    help="Without it, as FILE ends (.csv, .json, .arrow, .parquet), else ndjson. It and csv are sent as they come.",
 )
 @click.option("--end", is_flag=True, help="Nothing comes after these: windows are final, and queries finish.")
 @click.option("--key", type=KEY, help="Idempotency key: the same push with the same key counts once.")
@@ -180,7 +184,9 @@ def _push_pieces(
             answer = braid.push(pushed.stream, piece, form, key=piece_key, first=before + 1)
             pushed.add(answer, form, shown_name)
             before += piece.count(b"\n") if form == "ndjson" else answer["accepted"] + answer["rejected"]
-    except (BraidError, KeyboardInterrupt):
+    except (BraidError, KeyboardInterrupt) as problem:
+        if isinstance(problem, KeyboardInterrupt | Unreachable) and key is None:
+            note("What was on its way may be there, too. A push with --key can be repeated from its beginning.")
         if pushed.accepted or pushed.rejected:
             place = f"{'line' if form == 'ndjson' else 'row'} {before}"
             place += "" if shown_name is None else f" of {shown_name}"
@@ -191,7 +197,13 @@ def _push_pieces(
 def _pieces(file: IO[bytes], form: str, steady: bool) -> Iterator[bytes]:
     if form == "ndjson":
         return ndjson_pieces(file, steady)
-    return csv_pieces(file, steady) if form == "csv" else iter([file.read()])
+    if form == "csv":
+        return csv_pieces(file, steady)
+    if form == "arrow":
+        from braid.api.cli.arrow_files import arrow_pieces  # what it needs takes as long to import as all else
+
+        return arrow_pieces(file.read())
+    return iter([file.read()])
 
 
 def _reader(file: IO[bytes], steady: bool) -> Callable[[int], bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from braid.api.cli.output import note, print_json, print_list
 from braid.api.cli.plan import print_plan
 from braid.client import Client, Refused
 
+_LONGEST_SINK = 60
 REASONS = {
     "unreadable": "its stream cannot be read",
     "no_tuple": "no row came",
@@ -215,17 +217,21 @@ def readable(query: Mapping[str, Any]) -> dict[str, Any]:
 def query_summaries(queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what a list of queries shows; what they wait for only where one does."""
     any_waits = any(query.get("waiting_for") for query in queries)
-    return [_summary(query, any_waits) for query in queries]
+    any_sinks = any(query.get("delivery") for query in queries)
+    return [_summary(query, any_waits, any_sinks) for query in queries]
 
 
-def _summary(query: Mapping[str, Any], with_reason: bool) -> dict[str, Any]:
+def _summary(query: Mapping[str, Any], with_reason: bool, with_sink: bool) -> dict[str, Any]:
     reason = str((query.get("waiting_for") or {}).get("reason"))
+    delivery = query.get("delivery") or {}
+    sink = ": ".join(filter(None, (delivery.get("state"), delivery.get("error"))))
     return {
         "id": query.get("id"),
         "name": "(subquery)" if query.get("subquery") else query.get("name"),
         "state": query.get("state"),
         "rows": query.get("rows_out"),
         **({"why no rows": REASONS.get(reason)} if with_reason else {}),
+        **({"sink": textwrap.shorten(sink, _LONGEST_SINK, placeholder=" …") or None} if with_sink else {}),
         "deployed in": _seconds(query.get("deployment_latency_seconds")),
         "latency": _seconds(query.get("event_time_latency_seconds")),
         "sql": readable(query).get("sql"),

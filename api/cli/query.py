@@ -35,7 +35,7 @@ _PAGE_ROWS = 1000
 @click.option("--sink", metavar="SINK", help="Where its rows go besides `braid results`; { … } is read as JSON.")
 @click.option("--ttl", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Retire it after that.")
 @click.option("--label", "labels", type=LABEL, multiple=True, help="Label, such as team=ads; may be repeated.")
-@click.option("--start", metavar="START", help="now, earliest, a time (UTC), or an interval before now: '-1 hour'.")
+@click.option("--start", metavar="START", help="now, earliest, a time (UTC), or '-1 hour': before the stream's clock.")
 @click.option("--detach", is_flag=True, help="Only register it; it goes on when this command has ended.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N rows.")
 @wait_option("How long registering waits for the query to run.")

@@ -266,7 +266,7 @@ class QueryLookup:
             looked_at += 1
             record = entry()
             if record is not None and (query_filter is None or query_filter.matches(record)):
-                page.append(self._described(record))
+                page.append(self._with_delivery(self._described(record)))
                 size += _size_of(page[-1])
             elif looked_at >= MAX_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
@@ -292,7 +292,8 @@ class QueryLookup:
             if last is not None and (len(page) == limit or size >= self._page_bytes):
                 return {"queries": page, "cursor": order.cursor_of(last)}
             with self._lock:
-                page.append(self._described(by_place[place]))
+                described = self._described(by_place[place])
+            page.append(self._with_delivery(described))
             size += _size_of(page[-1])
             last = place
         return {"queries": page, "cursor": None}
@@ -304,7 +305,8 @@ class QueryLookup:
         if state is not None and record.state != state:  # most are not; the others are checked again under the lock
             return []
         with self._lock:
-            return [self._described(record)] if state in (None, record.state) else []
+            described = self._described(record) if state in (None, record.state) else None
+        return [] if described is None else [self._with_delivery(described)]
 
     def _archived(self, query_id: str) -> QueryRecord:
         """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""

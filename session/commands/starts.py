@@ -67,7 +67,7 @@ def read_start(text: object) -> Start:
             return Start(word, at=(moment - _1970) // timedelta(microseconds=1))
     raise NotAllowed(
         "The start of a query must be 'now', 'earliest', a time such as '2026-01-31T12:00:00Z' (UTC, unless it has"
-        f" another offset), or an interval before now such as '-1 hour' or '-90 s'; got {text!r}."
+        f" another offset), or an interval before the stream's clock such as '-1 hour' or '-90 s'; got {text!r}."
     )
 
 

@@ -147,7 +147,8 @@ class AggregateBinder(Binder):
             text = advised_text(argument)
             if kind == VARCHAR:
                 hint = f" Write CAST({text} AS DOUBLE): NULL for what is no number. Of texts such as '12,50' it is"
-                hint += f" CAST(REPLACE({text}, ',', '.') AS DOUBLE)."
+                hint += f" CAST(REPLACE({text}, ',', '.') AS DOUBLE), where some are like '1.234,50'"
+                hint += f" CAST(REPLACE(REPLACE({text}, '.', ''), ',', '.') AS DOUBLE)."
             else:
                 hint = f" Write CAST(JSON_VALUE({text}, '$') AS DOUBLE)." if kind == JSON else ""
             raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.{hint}", child.at)

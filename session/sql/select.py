@@ -13,6 +13,7 @@ from braid.operators.query_parts import Measure
 from braid.operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from braid.session.sql.aggregates import AggregateBinder, first_aggregate
 from braid.session.sql.changes import HAS_ROWS, ROWS, change_outputs, takes_changes
+from braid.session.sql.create_stream_text import quoted_text
 from braid.session.sql.expressions import Binder
 from braid.session.sql.inputs import NO_TABLES, KnownTables, find_input, is_table
 from braid.session.sql.join import plan_join
@@ -82,12 +83,13 @@ def _plan(select: Select, relations: Relations, tables: KnownTables, limits: Sta
 def _hinted(error: UnknownColumn, select: Select) -> UnknownColumn:
     """Return the error with a hint at the select list, where a name is one of there, or close to one."""
     named = aliases(select)
-    if error.hint or not named:
+    if error.hint:
         return error
     if error.name.lower() in named:
         hint = " It is a name of the select list, which only GROUP BY and HAVING know: write what it stands for."
     else:
         hint = did_you_mean(error.name, (item.alias for item in select.items if item.alias is not None))
+    hint = hint or f" A text stands in single quotes: {quoted_text(error.name)}."
     return UnknownColumn(error.name, error.inputs, hint, error.position)
 
 

@@ -1,36 +1,47 @@
-"""Names that the rows of a body have and no column reads, while columns have no value in any row: likely misspelt."""
+"""Names that the rows of a body have and no column reads, while columns have no value there: likely misspelt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
+import numpy as np
 import orjson
+import pyarrow.compute as pc
 
-from braid.sources.core.schema import Schema
+from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.decoded import Decoded
 from braid.sources.formats.json_rows import elements_of
 
 OBJECTS_LOOKED_AT = 20
+_CLOSE = 0.75
 
 
 def with_odd_names(decoded: Decoded, schema: Schema, body: bytes, is_document: bool) -> Decoded:
-    """Return what a body of JSON gave, with ``missing`` and ``unknown`` where it has both.
+    """Return what a body of JSON gave, with ``missing`` and ``unknown`` as of the objects that lack columns.
 
-    Columns that may be left out are not told alone, nor are members that a stream has no use for. The names are those
-    of the first objects.
+    Columns that may be left out are not told alone, nor are members that a stream has no use for. Where a column has
+    values in other rows, a name is told that is close to its own.
     """
-    if not decoded.tuples.num_rows or all(_has_values(decoded, field.name) for field in schema.read):
+    lacking = [field for field in schema.read if decoded.tuples.column(field.name).null_count]
+    if not lacking and decoded.tuples.num_rows:
         return decoded
-    objects = _elements(body) if is_document else _lines(body)
-    names = dict.fromkeys(name for value in islice(objects, OBJECTS_LOOKED_AT) if type(value) is dict for name in value)
-    return compared(decoded, schema, names)
+    objects = list(islice(_elements(body) if is_document else _lines(body), OBJECTS_LOOKED_AT))
+    told = compared(decoded, schema, _names_in(objects))
+    if told.missing or is_document:
+        return told
+    malformed = {fault.line for fault in decoded.malformed}
+    lines = [line for at, line in enumerate(body.split(b"\n"), 1) if line.strip() and at not in malformed]
+    close = dict.fromkeys(name for field in lacking for name in _close_names(decoded, schema, field, lines))
+    return replace(decoded, unknown=tuple(close))
 
 
 def compared(decoded: Decoded, schema: Schema, names: Iterable[str]) -> Decoded:
     """Return what a body whose rows have ``names`` gave, with ``missing`` and ``unknown`` where it has both."""
+    names = tuple(names)
     found = {name.strip().lower() for name in names}
     missing = tuple(
         field.name
@@ -47,8 +58,21 @@ def unknown_names(names: Iterable[str], schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in names if name.strip().lower() not in read)
 
 
+def _close_names(decoded: Decoded, schema: Schema, field: Field, lines: Sequence[bytes]) -> list[str]:
+    """Return the names close to a column's that rows without a value there have; a line for each row."""
+    if len(lines) != decoded.tuples.num_rows:
+        return []
+    rows = np.flatnonzero(pc.is_null(decoded.tuples.column(field.name)))[:OBJECTS_LOOKED_AT]
+    names = _names_in(_lines(b"\n".join(lines[row] for row in rows)))
+    return difflib.get_close_matches(field.input_name, unknown_names(names, schema), cutoff=_CLOSE)
+
+
 def _has_values(decoded: Decoded, name: str) -> bool:
     return decoded.tuples.column(name).null_count < decoded.tuples.num_rows
+
+
+def _names_in(objects: Iterable[object]) -> dict[str, None]:
+    return dict.fromkeys(name for value in objects if type(value) is dict for name in value)
 
 
 def _lines(body: bytes) -> Iterator[object]:

@@ -64,6 +64,13 @@ def test_what_does_not_exist_is_told_with_what_does(
         validate_definition("ads", SCHEMA, connector, stream_format, options)
 
 
+def test_a_file_is_no_folder_of_a_stream(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.touch()
+    with pytest.raises(NotAllowed, match=rf"rows.csv' is a file. Write path = '{tmp_path}'"):
+        validate_definition("ads", SCHEMA, "file", "csv", {"path": str(file)})
+
+
 def test_pushing_needs_a_local_folder() -> None:
     definition = StreamDefinition("s1", "ads", SCHEMA, "push", "json")
     with pytest.raises(NotAllowed, match="local folder"):

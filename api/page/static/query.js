@@ -114,8 +114,9 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
     set(state, "data-state", query.state.toLowerCase());
     say(sql, query.sql);
     sql.hidden = state.hidden = false;
-    say(error, query.error ?? "");
-    error.hidden = !query.error;
+    const wrong = query.error ?? deliveryTrouble(query);
+    say(error, wrong ?? "");
+    error.hidden = !wrong;
     const ended = ENDED.includes(query.state);
     buttons.stop.hidden = ended;
     say(buttons.stop, query.state === "DRAINING" ? "Stop at once" : "Stop");
@@ -186,7 +187,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
           .join(", "),
       ],
       ["Sink", query.sink && JSON.stringify(query.sink)],
-      ["Delivery", query.delivery && JSON.stringify(query.delivery)],
+      ["Delivery", query.delivery && `${query.delivery.state}, ${count(query.delivery.rows)} rows`],
     ]);
   }
 
@@ -230,4 +231,10 @@ const percent = (share) => (share === null || share === undefined ? "–" : `${N
 function selectivity(plan) {
   const shares = Object.values(plan?.statistics.selectivity ?? {});
   return shares.length ? Math.max(...shares) : null;
+}
+
+/** Return why rows do not get to the sink of a query, null where they do. */
+function deliveryTrouble({ delivery }) {
+  if (!delivery?.error || delivery.state === "DELIVERING" || delivery.state === "DONE") return null;
+  return `Its rows do not get to the sink (${delivery.state}): ${delivery.error}`;
 }

@@ -14,6 +14,7 @@ from braid.session.sql.statements import CreateStream, CreateTable
 from braid.sources.connectors.registry import CONNECTORS, validate_definition
 from braid.sources.connectors.static_table import format_of, validate_table
 from braid.sources.core.errors import NotAllowed
+from braid.sources.core.names import did_you_mean
 from braid.sources.core.schema import Schema, StreamSchema
 from braid.sources.core.watermark_options import TIMESTAMP_FORMAT as TIME_FORMAT
 from braid.sources.core.watermark_options import WatermarkOptions, split_options
@@ -75,6 +76,14 @@ def parse_query_options(cursor: Cursor) -> tuple[dict[str, str] | None, str | No
     start = values.pop("start", None)
     if start is not None and not values:
         return None, start
+    if "connector" not in values:
+        option = next(iter(values))
+        meant = did_you_mean(option, ("start", "connector"))
+        raise cursor.not_allowed(
+            f"A query has no option {option!r}. It has 'start', and with 'connector' those of the sink that its rows go"
+            f" to; how long it lives is said where it is sent: ttl_seconds of POST /queries, braid query --ttl.{meant}",
+            options[option][1],
+        )
     try:
         read_sink(values)
     except NotAllowed as error:

@@ -6,6 +6,7 @@ partition are the records of all files, one file after the other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -33,13 +34,18 @@ ASK_EVERY_SECONDS = 0.05
 def validate_options(
     schema: StreamSchema, format: str, options: Mapping[str, str], confinement: Confinement
 ) -> FileOptions:
-    """Return the options; NotAllowed says what is supported instead. Whether the folder is there is not asked."""
+    """Return the options; NotAllowed says what is supported instead. The folder need not be there yet."""
     parsed = read_options(format, options)
     if parsed.replay_speed is not None and schema.field(schema.event_time).arrival:
         raise NotAllowed(
             f"Option 'replay_speed' needs event times of the data; column {schema.event_time!r} is the time of ARRIVAL."
         )
     check_folder(parsed, confinement.table_folder, confinement.data_folder)
+    if os.path.isfile(parsed.path):
+        raise NotAllowed(
+            f"Option 'path' of a stream must be a folder, whose files are read as they come; {parsed.path!r} is a file."
+            f" Write path = {os.path.dirname(parsed.path)!r} if all files there are of the stream."
+        )
     return parsed
 
 

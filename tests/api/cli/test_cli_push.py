@@ -10,7 +10,10 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from braid.api.cli.push import csv_pieces, ndjson_pieces
 from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, answer, problem
@@ -82,6 +85,33 @@ def test_columns_are_missing_that_no_piece_of_a_file_has(service: Playback, brai
         "purchases has columns that the rows have not, and are NULL: city, shop; they have others that are no columns:"
         " a\n"
     )
+
+
+def test_names_of_some_rows_are_told_alone(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text('{"custmer": 1}\n')
+    service.play(answer({"accepted": 1, "rejected": 0, "errors": [], "unknown": ["custmer"]}))
+    assert braid("push", "purchases", str(file)).stderr == (
+        "Some rows have names that are no columns of purchases: custmer\n"
+    )
+
+
+def test_parquet_and_feather_are_pushed_as_arrow_streams(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    rows = pa.table({"user_id": [1, 2], "price": [0.5, None]})
+    parquet, feathered, arrow = (tmp_path / f"rows.{ending}" for ending in ("parquet", "feather", "arrow"))
+    pq.write_table(rows, parquet)
+    feather.write_feather(rows, feathered, compression="lz4")
+    with pa.ipc.new_file(arrow, rows.schema) as writer:
+        writer.write_table(rows)
+    for file in (parquet, feathered, arrow):
+        service.play(answer({"accepted": 2, "rejected": 0, "errors": []}))
+        assert braid("push", "purchases", str(file)).exit_code == 0
+        request = service.requests[-1]
+        assert request.headers["content-type"] == "application/vnd.apache.arrow.stream"
+        assert pa.ipc.open_stream(request.body).read_all().equals(rows)
+    parquet.write_bytes(b"PAR1 and nothing")
+    refused = braid("push", "purchases", str(parquet))
+    assert (refused.exit_code, "must be Parquet or Arrow" in refused.stderr) == (1, True)
 
 
 def test_push_says_how_many_rows_are_too_far_ahead(service: Playback, braid: Braid, tmp_path: Path) -> None:

@@ -36,6 +36,17 @@ def test_a_list_says_why_queries_have_no_rows_where_some_have_none(service: Play
     assert "its window" not in lines[1] + lines[3]
 
 
+def test_a_list_says_that_rows_do_not_get_to_a_sink(service: Playback, braid: Braid) -> None:
+    assert "sink" not in braid("queries").stdout.splitlines()[0]
+    service.queries["q-2"]["delivery"] = {"state": "RETRYING", "error": f"down {'x ' * 100}"}
+    service.queries["q-3"]["delivery"] = {"state": "DELIVERING", "error": None}
+    lines = braid("queries").stdout.splitlines()
+    assert "sink" in lines[0].split()
+    assert "RETRYING: down x x" in lines[2]
+    assert "x …" in lines[2]
+    assert "DELIVERING" in lines[3]
+
+
 def test_finished_queries_are_listed_by_their_names(service: Playback, braid: Braid) -> None:
     service.add_query({"sql": SQL})
     for query_id in ("q-1", "q-4"):

@@ -45,6 +45,7 @@ REFUSED = [
     # names of the select list
     ("SELECT price AS cost FROM purchases WHERE ^cost > 5", 422, "which only GROUP BY and HAVING know"),
     (f"SELECT SUM(price) AS total {W} HAVING ^totl > 5", 422, "Did you mean 'total'?"),
+    ("SELECT price FROM purchases WHERE name = ^Ulm", 422, "A text stands in single quotes: 'Ulm'."),
     # a text beside a number
     ("SELECT price FROM purchases WHERE name ^> 5", 422, "Write '5' to compare texts, or CAST(name AS DOUBLE)"),
     ("SELECT price FROM purchases WHERE name ^> price", 422, "Write CAST(name AS DOUBLE) to compare"),
@@ -171,7 +172,7 @@ REFUSED = [
     (f"SELECT ^{'9' * 39} FROM purchases", 422, "at most 38 digits"),
     ("SELECT ^1e999 FROM purchases", 422, "beyond what a DOUBLE holds"),
     (f"SELECT SUM(^name) {W}", 422, "SUM needs a number; got name (VARCHAR). Write CAST(name AS DOUBLE): NULL for"),
-    (f"SELECT AVG(^name) {W}", 422, "such as '12,50' it is CAST(REPLACE(name, ',', '.') AS DOUBLE)."),
+    (f"SELECT AVG(^name) {W}", 422, "such as '12,50' it is CAST(REPLACE(name, ',', '.') AS DOUBLE), where"),
     ("SELECT Preis in ^€ FROM purchases", 400, "put the name that it is part of in double quotes"),
     (f"SELECT MAX(^ok) {W}", 422, "Write CAST(… AS INT)"),
     # aggregates and windows
@@ -277,6 +278,8 @@ REFUSED = [
     ("CREATE ^VIEW v AS SELECT 1", 422, "write CREATE QUERY"),
     ("CREATE ^SINK s FROM q", 422, "write CREATE QUERY name WITH"),
     ("CREATE QUERY q WITH (^connector = 'fil') AS SELECT price FROM purchases", 422, "'webhook'; got 'fil'"),
+    ("CREATE QUERY q WITH (^strat = 'earliest') AS SELECT price FROM purchases", 422, "Did you mean 'start'?"),
+    ("CREATE QUERY q WITH (start = 'now', ^ttl = '60') AS SELECT price FROM purchases", 422, "braid query --ttl"),
     ("CREATE QUERY ^_q AS SELECT price FROM purchases", 422, "reserved"),
     ("SHOW ^SINKS", 400, "Expected STREAMS, TABLES or QUERIES"),
     ("DROP ^VIEW v", 400, "Expected STREAM, TABLE or QUERY"),

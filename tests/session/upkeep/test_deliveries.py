@@ -188,6 +188,9 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
     )
     write_progress(driver.storage, part_of(query), {query: progress})
     delivery = driver.session.lookup.describe(query)["delivery"]
+    for order in ("oldest", "newest", "rows"):
+        (listed,) = driver.session.lookup.page(order=order)["queries"]
+        assert (listed["delivery"]["state"], listed["delivery"]["error"]) == ("RETRYING", "down"), order
     assert delivery.pop("lag_seconds") > 1e9
     assert delivery == {
         "state": "RETRYING",

@@ -53,8 +53,21 @@ def test_what_may_be_left_out_or_is_of_no_use_is_not_told(row: dict[str, object]
 
 
 def test_a_column_that_a_later_row_has_is_not_missing() -> None:
-    rows = [{"k": 1, "prise": 2, **PLACE, **TIME}] * 100 + [{"k": 1, "price": 2, **PLACE, **TIME}]
+    rows = [{"k": 1, "colour": 2, **PLACE, **TIME}] * 100 + [{"k": 1, "price": 2, **PLACE, **TIME}]
     assert odd(decode(ndjson(*rows), NDJSON, SCHEMA)) == ((), ())
+
+
+def test_a_name_like_that_of_a_column_is_told_where_some_rows_have_it() -> None:
+    rows = [{"k": 1, "price": 2, **PLACE, **TIME}] * 100 + [{"k": 1, "prise": 2, "colour": "red", **PLACE, **TIME}]
+    assert odd(decode(b"bad\n\n" + ndjson(*rows), NDJSON, SCHEMA)) == ((), ("prise",))
+    assert odd(decode(ndjson(*rows * 100), NDJSON, SCHEMA)) == ((), ("prise",)), "by the quick parser"
+
+
+def test_names_are_told_where_all_rows_are_malformed() -> None:
+    row = {"k": 1, "price": 2, **PLACE, "tme": "2026-01-01T00:00:00Z"}
+    for decoded in (decode(ndjson(row), NDJSON, SCHEMA), decode(orjson.dumps([row]), JSON, SCHEMA)):
+        assert (decoded.tuples.num_rows, len(decoded.malformed)) == (0, 1)
+        assert odd(decoded) == (("t",), ("tme",))
 
 
 def test_an_object_is_missed_by_its_own_name() -> None:
