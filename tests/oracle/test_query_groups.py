@@ -56,7 +56,7 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
             changes = api.request("GET", "/plan").json()["changes"]
             return f"the optimizer groups queries; results came at {last_result_at}, the plan was changed by {changes}"
 
-        wait_until(is_grouped, 240, what)
+        wait_until(is_grouped, 600, what)
         assert shown["plan"]["number"] > 0
         assert shown["plan"]["queries"] > 1
         changes = api.request("GET", "/plan").json()["changes"]
