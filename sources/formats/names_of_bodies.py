@@ -17,6 +17,7 @@ from braid.sources.formats.decoded import Decoded
 from braid.sources.formats.json_rows import elements_of
 
 OBJECTS_LOOKED_AT = 20
+_MOST_NAMES, _LONGEST_NAME = 50, 100
 _CLOSE = 0.75
 
 
@@ -53,9 +54,10 @@ def compared(decoded: Decoded, schema: Schema, names: Iterable[str]) -> Decoded:
 
 
 def unknown_names(names: Iterable[str], schema: Schema) -> tuple[str, ...]:
-    """Return the names that no column reads."""
+    """Return the first names that no column reads, each cut where it is long, as UTF-8 can have them."""
     read = {field.input_name.strip().lower() for field in schema.read}
-    return tuple(name for name in names if name.strip().lower() not in read)
+    unknown = islice((name for name in names if name.strip().lower() not in read), _MOST_NAMES)
+    return tuple(name[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode() for name in unknown)
 
 
 def _close_names(decoded: Decoded, schema: Schema, field: Field, lines: Sequence[bytes]) -> list[str]:

@@ -76,6 +76,10 @@ def parse_query_options(cursor: Cursor) -> tuple[dict[str, str] | None, str | No
     start = values.pop("start", None)
     if start is not None and not values:
         return None, start
+    if not values:
+        raise cursor.not_allowed(
+            "WITH of a query must have an option, such as start = 'earliest'; else leave it out.", at
+        )
     if "connector" not in values:
         option = next(iter(values))
         meant = did_you_mean(option, ("start", "connector"))

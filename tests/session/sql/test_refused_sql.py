@@ -280,6 +280,7 @@ REFUSED = [
     ("CREATE QUERY q WITH (^connector = 'fil') AS SELECT price FROM purchases", 422, "'webhook'; got 'fil'"),
     ("CREATE QUERY q WITH (^strat = 'earliest') AS SELECT price FROM purchases", 422, "Did you mean 'start'?"),
     ("CREATE QUERY q WITH (start = 'now', ^ttl = '60') AS SELECT price FROM purchases", 422, "braid query --ttl"),
+    ("CREATE QUERY q ^WITH () AS SELECT price FROM purchases", 422, "must have an option"),
     ("CREATE QUERY ^_q AS SELECT price FROM purchases", 422, "reserved"),
     ("SHOW ^SINKS", 400, "Expected STREAMS, TABLES or QUERIES"),
     ("DROP ^VIEW v", 400, "Expected STREAM, TABLE or QUERY"),

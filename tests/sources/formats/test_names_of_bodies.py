@@ -70,6 +70,16 @@ def test_names_are_told_where_all_rows_are_malformed() -> None:
         assert odd(decoded) == (("t",), ("tme",))
 
 
+def test_hostile_names_fit_in_an_answer() -> None:
+    names = ['"\\ud800"', f'"{"x" * 10**6}"', *(f'"n{number}"' for number in range(1000))]
+    row = f'{{"t": "2026-01-01T00:00:00Z", {", ".join(f"{name}: 1" for name in names)}}}'.encode()
+    for form, body in ((NDJSON, row), (JSON, b"[" + row + b"]")):
+        decoded = decode(body, form, SCHEMA)
+        assert decoded.tuples.num_rows == 1
+        assert len(decoded.unknown) <= 50
+        assert len(orjson.dumps(decoded.unknown)) < 10_000, "an answer can have it"
+
+
 def test_an_object_is_missed_by_its_own_name() -> None:
     row = {"k": 1, "price": 2, "plaice": {"city": "Bonn"}, **TIME}
     assert odd(decode(ndjson(row), NDJSON, SCHEMA)) == (("city",), ("plaice",))
