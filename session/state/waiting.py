@@ -75,14 +75,20 @@ def _by_state(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -
         case "DRAINING":
             return _reason("draining", "It is on its way out: only windows that are complete already still give rows.")
         case "RETIRED" | "FINISHED":
-            return next(_malformed(streams), None) or next(_came_after_the_end(record, streams), _is_over(streams))
+            return next(_malformed(streams), None) or next(
+                _came_after_the_end(record, streams), _is_over(record, streams)
+            )
         case "FAILED":
             return _reason("failed", f"It failed: {record.error}")
     return None
 
 
-def _is_over(streams: Sequence[tuple[str, StreamState]]) -> dict[str, Any]:
-    return _reason("ended", f"It is over, and no row will come.{''.join(_set_aside(state) for _, state in streams)}")
+def _is_over(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -> dict[str, Any]:
+    why = ""
+    if record.state == "FINISHED" and streams and all(state.tuples for _, state in streams):
+        why = " Rows came; WHERE, HAVING or a join let none of them through."
+    set_aside = "".join(_set_aside(state) for _, state in streams)
+    return _reason("ended", f"It is over, and no row will come.{why}{set_aside}")
 
 
 def _came_after_the_end(record: QueryRecord, streams: Iterable[tuple[str, StreamState]]) -> Iterator[dict[str, Any]]:

@@ -106,7 +106,9 @@ def test_all_inputs_are_malformed(state: str) -> None:
 
 def test_a_query_that_is_over_says_which_rows_were_set_aside() -> None:
     over = replace(running(), state="FINISHED")
-    assert why(over, purchases={"clock": 5, "tuples": 2})["detail"] == "It is over, and no row will come."
+    assert why(over, purchases={"clock": 5})["detail"] == "It is over, and no row will come."
+    filtered = "It is over, and no row will come. Rows came; WHERE, HAVING or a join let none of them through."
+    assert why(over, purchases={"clock": 5, "tuples": 2})["detail"] == filtered
     answer = why(over, purchases={"clock": 5, "tuples": 2, "late": 2, "malformed": 1})
     assert answer["reason"] == "ended"
     assert "Of stream purchases, 2 late and 1 malformed rows are set aside" in answer["detail"]
@@ -129,7 +131,7 @@ def test_a_query_of_a_stream_that_had_ended_says_how_to_see_its_rows(state: str)
     )
     assert "its one row came" in of_ended(7, tuples=1)["detail"]
     for began_before in (None, 5):
-        assert of_ended(began_before, tuples=60)["detail"] == "It is over, and no row will come."
+        assert of_ended(began_before, tuples=60)["detail"].startswith("It is over, and no row will come.")
 
 
 def test_the_rows_of_a_generator_come_by_themselves() -> None:
