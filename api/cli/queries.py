@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +17,7 @@ from braid.api.cli.plan import print_plan
 from braid.client import Client, Refused
 
 _LONGEST_SINK = 60
+OVER = ("RETIRED", "FINISHED", "FAILED")
 REASONS = {
     "unreadable": "its stream cannot be read",
     "no_tuple": "no row came",
@@ -82,11 +84,13 @@ def drop(braid: Client, name: str, kind: str | None, no_drain: bool, cascade: bo
             raise click.UsageError("--no-drain is for queries: leave it out with --stream and --table.")
         if cascade and kind == "table":
             raise click.UsageError("--cascade is for queries and streams: leave it out with --table.")
-        braid.drop_stream(name, cascade) if kind == "stream" else braid.drop_table(name)
-        click.echo(f"dropped the {kind} {name}")
+        with _told_what_goes(braid, cascade):
+            braid.drop_stream(name, cascade) if kind == "stream" else braid.drop_table(name)
+            click.echo(f"dropped the {kind} {name}")
         return
     try:
-        query = braid.delete_query(name, drain=not no_drain, cascade=cascade)
+        with _told_what_goes(braid, cascade, name):
+            query = braid.delete_query(name, drain=not no_drain, cascade=cascade)
         is_over = query["state"] in ("FINISHED", "FAILED")
         already = " already: nothing runs, and its rows go after their retention" if is_over else ""
         _announce(query, already, as_json=False)
@@ -198,6 +202,25 @@ def explain(braid: Client, sql_or_query: str, form: str, as_json: bool) -> None:
         return
     plan = outcome.get("plan")
     print_plan({**{name: value for name, value in outcome.items() if name != "plan"}, **plan} if plan else outcome)
+
+
+@contextmanager
+def _told_what_goes(braid: Client, cascade: bool, name: str = "") -> Iterator[None]:
+    """Say which queries go with what the block drops, besides the one called ``name``."""
+    before = _going_on(braid) if cascade else {}
+    yield
+    gone = before.items() - _going_on(braid).items() if cascade else set()
+    if names := sorted(called for query_id, called in gone if name not in (query_id, called)):
+        note(f"with it: {', '.join(names)}")
+
+
+def _going_on(braid: Client) -> dict[str, str]:
+    """Return the names of the queries that are not over or on their way out, by id."""
+    return {
+        query["id"]: query.get("name") or query["id"]
+        for query in braid.queries()
+        if query["state"] not in ("DRAINING", *OVER) and not query.get("subquery")
+    }
 
 
 def present(queries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

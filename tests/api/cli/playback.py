@@ -108,6 +108,12 @@ class Playback:
             self.queries[query_id].update(state=state, error=error)
             self.changed.notify_all()
 
+    def retire_readers(self, name: str) -> None:
+        """Retire the queries that read a stream or a query."""
+        for query_id, query in self.queries.items():
+            if name in query["sql"].split():
+                self.set_state(query_id, "RETIRED")
+
     def play(self, *answers: Response) -> None:
         """Give these answers to the next requests, whatever they ask."""
         self.played.extend(answers)
@@ -236,11 +242,13 @@ def build_app(service: Playback) -> FastAPI:
         return answer(service.queries[query_id])
 
     @app.delete("/queries/{query_id}")
-    def retire(query_id: str) -> Response:
+    def retire(query_id: str, cascade: bool = False) -> Response:
         query_id = service.id_of(query_id)
         if query_id not in service.queries:
             return problem(404, "Not Found", f"There is no query {query_id!r}.")
         service.set_state(query_id, "RETIRED")
+        if cascade:
+            service.retire_readers(str(service.queries[query_id]["name"]))
         return answer(service.queries[query_id], 202)
 
     @app.get("/streams")
@@ -285,7 +293,9 @@ def build_app(service: Playback) -> FastAPI:
 
     @app.delete("/streams/{name}")
     @app.delete("/tables/{name}")
-    def forget(name: str) -> Response:
+    def forget(name: str, cascade: bool = False) -> Response:
+        if cascade:
+            service.retire_readers(name)
         return problem(409, "Conflict", f"{name!r} is in use.") if name == "busy" else Response(status_code=204)
 
     @app.get("/changelogs")

@@ -81,6 +81,15 @@ def test_drop_retires_by_id_and_by_name(service: Playback, braid: Braid) -> None
     assert braid("drop", "twice").stdout == "query q-3 is RETIRED\n", "the service says which query has a name"
 
 
+def test_drop_says_what_goes_with_it(service: Playback, braid: Braid) -> None:
+    service.add_query({"sql": "SELECT n FROM cheap", "name": "over_cheap"})
+    service.add_query({"sql": "SELECT n FROM cheap"})
+    result = braid("drop", "cheap", "--cascade")
+    assert (result.stdout, result.stderr) == ("query q-1 is RETIRED\n", "with it: over_cheap, q-5\n")
+    assert braid("drop", "--stream", "purchases", "--cascade").stderr == "with it: twice, twice\n"
+    assert braid("drop", "--stream", "purchases", "--cascade").stderr == "", "nothing goes a second time"
+
+
 def test_drop_of_what_is_not_there_is_refused(braid: Braid) -> None:
     result = braid("drop", "nothing")
     assert result.exit_code == 1
