@@ -33,7 +33,7 @@ REASONS = (
     "failed",
 )
 
-_EARLIEST = "braid query --start earliest, or CREATE QUERY … WITH (start = 'earliest')"
+_EARLIEST = "braid query --start earliest, CREATE QUERY … WITH (start = 'earliest'), or Start on the page"
 
 
 def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:

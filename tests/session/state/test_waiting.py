@@ -88,7 +88,7 @@ def test_all_tuples_came_before_the_query_began() -> None:
     answer = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12})
     assert answer["reason"] == "no_tuple"
     assert "12 were read, none later than 1970-01-01T00:00:07.000000Z" in answer["detail"]
-    assert "starts at the earliest sees them, too: braid query --start earliest, or" in answer["detail"]
+    assert "starts at the earliest sees them, too: braid query --start earliest, CREATE" in answer["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 3, "malformed": 4})
     assert "Of stream purchases, 3 late and 4 malformed rows are set aside; GET" in late["detail"]
     late = why(running(since=7), purchases={"clock": 7, "watermark": 5, "tuples": 12, "late": 1})
@@ -127,7 +127,8 @@ def test_a_query_of_a_stream_that_had_ended_says_how_to_see_its_rows(state: str)
     assert (answer["reason"], answer["stream"]) == ("ended", "purchases")
     assert answer["detail"].startswith(
         "Stream purchases has ended; its 60 rows came before this query. Start it at the earliest: braid query --start"
-        " earliest, or CREATE QUERY … WITH (start = 'earliest'). Of stream purchases, 2 late rows are set aside;"
+        " earliest, CREATE QUERY … WITH (start = 'earliest'), or Start on the page. Of stream purchases, 2 late rows"
+        " are set aside;"
     )
     assert "its one row came" in of_ended(7, tuples=1)["detail"]
     for began_before in (None, 5):
