@@ -66,7 +66,7 @@ class JoinScope:
             raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {shown}.", at)
         names = [scope.declared_name(column) for scope in self.inputs for column in scope.columns]
         described = ", ".join(scope.description for scope in self.inputs)
-        raise UnknownColumn(name, described, did_you_mean(name, names), self.sql.position(at))
+        raise UnknownColumn.of(name, described, did_you_mean(name, names), self.sql.position(at))
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared, without the input."""

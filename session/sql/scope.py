@@ -264,7 +264,7 @@ class Scope:
             hint = " A text stands in single quotes."
         else:
             hint = hint or next((text for names_, text in _NAMED_ELSEWHERE if name.lower() in names_), "")
-        raise UnknownColumn(name, self.description, hint, self.sql.position(at))
+        raise UnknownColumn.of(name, self.description, hint, self.sql.position(at))
 
     def _not_in_from(self, qualifier: str, at: int) -> SqlNotAllowed:
         if not self._tables:

@@ -90,7 +90,7 @@ def _hinted(error: UnknownColumn, select: Select) -> UnknownColumn:
     else:
         hint = did_you_mean(error.name, (item.alias for item in select.items if item.alias is not None))
     hint = hint or f" A text stands in single quotes: {quoted_text(error.name)}."
-    return UnknownColumn(error.name, error.inputs, hint, error.position)
+    return UnknownColumn.of(error.name, error.inputs, hint, error.position)
 
 
 def _plan_alone(select: Select, relations: Relations, tables: KnownTables, limits: StatementLimits) -> Query:

@@ -130,10 +130,14 @@ class SqlNotAllowed(NotAllowed):
 class UnknownColumn(SqlNotAllowed):
     """A statement names a column that its inputs do not have; ``hint`` says which may be meant."""
 
-    def __init__(self, name: str, inputs: str, hint: str, position: Position | None) -> None:
-        """Take what the inputs have, as a clause."""
-        super().__init__(f"Column {name!r} does not exist; {inputs}.{hint}", position=position)
-        self.name, self.inputs, self.hint = name, inputs, hint
+    name = inputs = hint = ""
+
+    @classmethod
+    def of(cls, name: str, inputs: str, hint: str, position: Position | None) -> UnknownColumn:
+        """Return the error of a name, given what the inputs have, as a clause."""
+        error = cls(f"Column {name!r} does not exist; {inputs}.{hint}", position=position)
+        error.name, error.inputs, error.hint = name, inputs, hint
+        return error
 
 
 class Overloaded(BraidError):
