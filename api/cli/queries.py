@@ -17,7 +17,6 @@ from braid.api.cli.plan import print_plan
 from braid.client import Client, Refused
 
 _LONGEST_SINK = 60
-OVER = ("RETIRED", "FINISHED", "FAILED")
 REASONS = {
     "unreadable": "its stream cannot be read",
     "no_tuple": "no row came",
@@ -33,6 +32,7 @@ REASONS = {
 }
 """What a list says of ``waiting_for``; ``braid results`` says all of it."""
 STATES = ("PENDING", "CATCHING_UP", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FINISHED", "FAILED")
+OVER = STATES[-3:]
 
 
 @click.command(
@@ -84,12 +84,12 @@ def drop(braid: Client, name: str, kind: str | None, no_drain: bool, cascade: bo
             raise click.UsageError("--no-drain is for queries: leave it out with --stream and --table.")
         if cascade and kind == "table":
             raise click.UsageError("--cascade is for queries and streams: leave it out with --table.")
-        with _told_what_goes(braid, cascade):
+        with _naming_what_goes(braid, cascade):
             braid.drop_stream(name, cascade) if kind == "stream" else braid.drop_table(name)
             click.echo(f"dropped the {kind} {name}")
         return
     try:
-        with _told_what_goes(braid, cascade, name):
+        with _naming_what_goes(braid, cascade, name):
             query = braid.delete_query(name, drain=not no_drain, cascade=cascade)
         is_over = query["state"] in ("FINISHED", "FAILED")
         already = " already: nothing runs, and its rows go after their retention" if is_over else ""
@@ -205,7 +205,7 @@ def explain(braid: Client, sql_or_query: str, form: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _told_what_goes(braid: Client, cascade: bool, name: str = "") -> Iterator[None]:
+def _naming_what_goes(braid: Client, cascade: bool, name: str = "") -> Iterator[None]:
     """Say which queries go with what the block drops, besides the one called ``name``."""
     before = _going_on(braid) if cascade else {}
     yield

@@ -98,9 +98,10 @@ async def push_events(
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted. The
     body may be packed: `Content-Encoding: gzip` or `zstd`. `missing` lists the stream's columns that CSV lacks, if any:
     they are NULL; `unknown` its names then that are no column's. Of other formats both are listed where rows lack
-    columns and have such names: one may be misspelt. `late` counts the accepted rows that are below the
-    stream's watermark already, if any, and `ahead` those that are more than its `max_future` ahead of now: queries that
-    run do not see them, and they become dead letters. Others may turn out late when they are read.
+    columns and have such names: one may be misspelt. So is a name close to a column's that some rows of NDJSON have.
+    `late` counts the accepted rows that are below the stream's watermark already, if any, and `ahead` those that are
+    more than its `max_future` ahead of now: queries that run do not see them, and they become dead letters. Others may
+    turn out late when they are read.
     """
     service.check_running()
     service.session.streams.check_open(name)

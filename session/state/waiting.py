@@ -95,7 +95,7 @@ def _came_after_the_end(record: QueryRecord, streams: Iterable[tuple[str, Stream
     """Yield the streams that had ended without a row for the query, but with rows before it."""
     for stream, state in streams:
         since = (record.active_from or {}).get(stream)
-        if state.watermark == ENDED and None not in (since, state.clock) and state.clock == since:
+        if state.watermark == ENDED and since is not None and state.clock is not None and state.clock <= since:
             name = state.definition.name
             came = "its one row" if state.tuples == 1 else f"its {state.tuples} rows"
             detail = f"Stream {name} has ended; {came} came before this query. Start it at the earliest: {_EARLIEST}."

@@ -34,7 +34,7 @@ class Decoded:
     Where an input can hold several tuples, ``origins`` says of which each is: the number of the input, from 0.
     ``missing`` names the columns of the stream that CSV lacks, which are NULL in all tuples; where there are some,
     ``unknown`` are its names that are no column's. Of other formats :mod:`braid.sources.formats.names_of_bodies` says
-    which names are told.
+    which names are listed.
     """
 
     tuples: pa.RecordBatch

@@ -24,16 +24,16 @@ _CLOSE = 0.75
 def with_odd_names(decoded: Decoded, schema: Schema, body: bytes, is_document: bool) -> Decoded:
     """Return what a body of JSON gave, with ``missing`` and ``unknown`` as of the objects that lack columns.
 
-    Columns that may be left out are not told alone, nor are members that a stream has no use for. Where a column has
-    values in other rows, a name is told that is close to its own.
+    Columns that may be left out are not listed alone, nor are members that a stream has no use for. Where a column has
+    values in other rows, a name is listed that is close to its own.
     """
     lacking = [field for field in schema.read if decoded.tuples.column(field.name).null_count]
     if not lacking and decoded.tuples.num_rows:
         return decoded
     objects = list(islice(_elements(body) if is_document else _lines(body), OBJECTS_LOOKED_AT))
-    told = compared(decoded, schema, _names_in(objects))
-    if told.missing or is_document:
-        return told
+    with_names = compared(decoded, schema, _names_in(objects))
+    if with_names.missing or is_document:
+        return with_names
     malformed = {fault.line for fault in decoded.malformed}
     lines = [line for at, line in enumerate(body.split(b"\n"), 1) if line.strip() and at not in malformed]
     close = dict.fromkeys(name for field in lacking for name in _close_names(decoded, schema, field, lines))

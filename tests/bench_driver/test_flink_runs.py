@@ -20,9 +20,11 @@ from braid.bench_driver.systems.flink_system import (
 )
 from braid.bench_driver.systems.system import UnsupportedError
 from braid.bench_driver.workload import Churn, load_workload
-from tests.bench_driver.flink_workload import AT_ONCE, RATE, WORKLOAD, aggregation
+from tests.bench_driver.sums_of_a_stream import AT_ONCE, aggregation, workload
 from tests.kit.waiting import wait_until
 
+RATE = 2_000
+WORKLOAD = workload(RATE)
 REAL_SECONDS = 120.0
 # counters come late, and then all at once
 RATE_SECONDS = 8.0
@@ -66,7 +68,7 @@ def test_a_real_run_of_jobs() -> None:
 
 @real
 def test_a_real_run_of_a_statement_set() -> None:
-    """What Flink refuses is told in its words; what it takes runs as one job as fast as it can."""
+    """A refusal has the words of Flink; what it takes runs as one job as fast as it can."""
     system = FlinkSystem(STATEMENT_SET)
     try:
         system.start(WORKLOAD, {})

@@ -35,10 +35,12 @@ from braid.bench_driver.systems.flink_system import (
 )
 from braid.bench_driver.systems.system import OWN_GENERATOR, SystemFailedError, SystemOutput, UnsupportedError
 from braid.bench_driver.workload import Churn, StreamSpec, Workload, load_workload
-from tests.bench_driver.flink_workload import AT_ONCE, RATE, WORKLOAD, aggregation
+from tests.bench_driver.sums_of_a_stream import AT_ONCE, aggregation, workload
 from tests.kit.waiting import wait_until
 
 SECONDS = 20.0
+RATE = 2_000
+WORKLOAD = workload(RATE)
 GIBIBYTE = 1 << 30
 
 StandIn = Callable[..., None]

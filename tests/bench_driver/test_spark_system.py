@@ -25,7 +25,7 @@ from braid.bench_driver.peers.flight_source import (
 )
 from braid.bench_driver.peers.spark_program import generated_columns
 from braid.bench_driver.query_load.consume import latest_of
-from braid.bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
+from braid.bench_driver.query_spec import ColumnRef
 from braid.bench_driver.queues.datasets import DATASETS
 from braid.bench_driver.queues.process import QueueProcess
 from braid.bench_driver.systems.spark_system import (
@@ -38,33 +38,15 @@ from braid.bench_driver.systems.spark_system import (
     statements,
 )
 from braid.bench_driver.systems.system import OWN_GENERATOR, QUEUE, SystemFailedError, UnsupportedError
-from braid.bench_driver.workload import Churn, StreamSpec, Workload
+from braid.bench_driver.workload import Churn
+from tests.bench_driver.sums_of_a_stream import aggregation, workload
 from tests.kit.waiting import wait_until
 from tests.sources.scripted_server import Script, serving
 
 SECONDS = 90.0
 RATE = 20_000
 
-WORKLOAD = Workload(
-    name="test",
-    about="sums of a stream",
-    source="4.4",
-    streams=(StreamSpec("a", "astream", {"keys": 10}),),
-    template="aggregation",
-    options={},
-    counts=(1,),
-    start_rate=RATE,
-)
-
-
-def aggregation(constant: int, size_ms: int = 1000) -> QuerySpec:
-    return QuerySpec(
-        streams=("a",),
-        window=WindowSpec(size_ms, size_ms),
-        comparisons=(Comparison("a", "field1", "<", constant),),
-        keys=(ColumnRef("a", "key"),),
-        measure=ColumnRef("a", "field0"),
-    )
+WORKLOAD = workload(RATE)
 
 
 def microseconds(*times: int) -> pa.Array:

@@ -131,6 +131,7 @@ def test_a_query_of_a_stream_that_had_ended_says_how_to_see_its_rows(state: str)
         " are set aside;"
     )
     assert "its one row came" in of_ended(7, tuples=1)["detail"]
+    assert "its 60 rows came before" in of_ended(9, tuples=60)["detail"], "of one that starts after the last row"
     for began_before in (None, 5):
         assert of_ended(began_before, tuples=60)["detail"].startswith("It is over, and no row will come.")
 
