@@ -256,8 +256,8 @@ def test_following_a_failed_query_gives_its_rows_then_its_error(service: Playbac
 
 def test_a_long_poll_may_take_longer_than_the_timeout(service: Playback) -> None:
     service.add_query({"sql": SQL})
-    with Client(service.url, timeout=0.5) as braid:
-        page = braid.results("q-1", wait=0.9)
+    with Client(service.url, timeout=2.0) as braid:
+        page = braid.results("q-1", wait=2.1)
     assert page.rows == []
 
 
