@@ -1,10 +1,10 @@
-"""The progress bar of a query that reads the past: on standard error, where rows go somewhere else."""
+"""The progress bar of a query that reads the past, on standard error."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,22 +17,26 @@ _LOOK_SECONDS = 0.5
 
 
 @contextmanager
-def catching_up(braid: Client, query: Mapping[str, Any]) -> Iterator[None]:
-    """Show how far a query has caught up while its rows are written to a file or a pipe.
+def catching_up(braid: Client, query: Mapping[str, Any]) -> Iterator[Callable[[], None]]:
+    """Show how far a query has caught up, and yield what ends that before the block does.
 
-    In a terminal the rows themselves show it.
+    Rows that come to a terminal show it themselves.
     """
-    if query.get("state") != "CATCHING_UP" or sys.stdout.isatty() or not sys.stderr.isatty():
-        yield
-        return
     stop = threading.Event()
     shown = threading.Thread(target=_show, args=(braid, str(query["id"]), stop), daemon=True)
-    shown.start()
-    try:
-        yield
-    finally:
+    is_shown = query.get("state") == "CATCHING_UP" and sys.stderr.isatty()
+    if is_shown:
+        shown.start()
+
+    def end() -> None:
         stop.set()
-        shown.join()
+        if is_shown:
+            shown.join()
+
+    try:
+        yield end
+    finally:
+        end()
 
 
 def _show(braid: Client, query_id: str, stop: threading.Event) -> None:

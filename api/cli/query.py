@@ -140,9 +140,11 @@ def follow_and_retire(
     """Register a query, print its rows until it ends or an interrupt comes, and retire it."""
     with suppress(KeyboardInterrupt), owned_query(braid, register, as_json) as owned:
         writer, hint = RowWriter(as_json), _NoRowHint()
-        with catching_up(braid, owned.registered):
+        with catching_up(braid, owned.registered) as end_progress:
             for page in braid.follow_pages(owned.id, wait=_FIRST_ROW_SECONDS, max_rows=limit, on_empty=hint.tell):
                 hint.is_due = False
+                if sys.stdout.isatty():
+                    end_progress()
                 _note_gap(page)
                 writer.write(page.rows)
                 owned.cursor, owned.is_over = page.cursor, page.end
@@ -163,6 +165,8 @@ class _NoRowHint:
 
     def tell(self, query: Mapping[str, Any]) -> None:
         """Take the query as it is after a wait without rows."""
+        if query.get("state") == "CATCHING_UP" and sys.stderr.isatty():
+            return  # a progress bar tells it
         waiting_for = query.get("waiting_for")
         if self.is_due and waiting_for is not None:
             self.is_due = False

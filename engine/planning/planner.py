@@ -49,12 +49,19 @@ from braid.engine.planning.positions import (
 )
 from braid.engine.planning.processing_clock import ProcessingClock
 from braid.engine.planning.raised_watermarks import ADVANCE_US, RaisedWatermarks, advanced
-from braid.engine.planning.replaying import DEFAULT_SHARE, ReplayBudget, held_back, joined_replays, replayed_extents
+from braid.engine.planning.replaying import (
+    DEFAULT_SHARE,
+    ReplayBudget,
+    ReplayStarts,
+    held_back,
+    joined_replays,
+    replayed_extents,
+)
 from braid.engine.planning.rests import Rests
 from braid.operators.epoch_state import EpochChange, EpochState
 from braid.operators.queries import query_from_json
 from braid.sources.connectors.connector import Connector, Extent
-from braid.sources.connectors.registry import open_for_planner
+from braid.sources.connectors.registry import begins_at_the_earliest, open_for_planner
 from braid.sources.core.derived import is_derived
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.replays import is_replay, origin_of
@@ -94,6 +101,7 @@ class Planner:
         self._costs = TupleCosts(target_seconds)
         self._firing = FiringBudget(target_seconds)
         self._replays = ReplayBudget(replay_share)
+        self._replay_starts = ReplayStarts(self._batches)
         self._target_us = target_seconds * 1e6
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
@@ -262,12 +270,22 @@ class Planner:
                 oldest = (
                     past_of(self._storage, stream, reached.get(origin, {}))
                     if is_derived(stream)
-                    else self._connectors[origin].oldest()
+                    else self._oldest(stream, bool(reached.get(stream)))
                 )
                 available[stream] = {} if oldest is None else replayed_extents(extents[origin], oldest)
             else:
                 available[stream] = {}
         return available
+
+    def _oldest(self, replay: str, has_begun: bool) -> dict[str, int]:
+        """Return where a replay begins to read each partition of a declared stream."""
+        origin = origin_of(replay)
+        definition, oldest = self._state.streams[origin], self._connectors[origin].oldest()
+        is_all_read = definition.connector in READ_AT_ONCE or begins_at_the_earliest(definition)
+        if not is_all_read or has_begun:
+            return oldest
+        starts = self._replay_starts.of(replay)
+        return {partition: max(offset, starts.get(partition, offset)) for partition, offset in oldest.items()}
 
     def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
         if stream in self._rests:
@@ -327,7 +345,9 @@ class Planner:
             change = EpochChange.of(changelog)
             self._state.apply_change(change, {})  # it asks for streams only: splits begin at no time that it knows
             for created in changelog["created"]:
-                self._start.ends.add(created["id"], query_from_json(created["query"]))
+                query = query_from_json(created["query"])
+                self._start.ends.add(created["id"], query)
+                self._replay_starts.add(query.streams, created.get("sees_after", {}))
                 self._created[created["id"]] = self._epoch + 1
             for freed in changelog["freed"]:
                 self._start.ends.remove(freed["id"])
@@ -335,6 +355,7 @@ class Planner:
             for stream in change.streams_dropped:
                 self._connectors.pop(stream, None)
                 self._rests.end(stream)
+                self._replay_starts.remove(stream)
             self._epoch += 1
 
     def _start_from_snapshot(self) -> None:

@@ -1,7 +1,8 @@
 """What a batch reads of replays: a share of its time that live streams do not feel, the rearmost replay first.
 
 A replay (:mod:`braid.sources.core.replays`) reads until it begins a batch where its origin does. It has then *joined*:
-from this batch on it gets the tuples that its origin reads, and costs no reading.
+from this batch on it gets the tuples that its origin reads, and costs no reading. It leaves out what is before its
+queries' start, as far as the records of batches say where that is.
 
 A batch that reads a replay takes longer, however little it reads: there is one more stream, with operators of its own.
 So batches that fire live windows leave replays out, and batches between them read them, of a size with which they are
@@ -10,11 +11,16 @@ over when the next live windows end. Where no such batch has room, all batches r
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from braid.engine.planning.positions import Positions
 from braid.sources.connectors.connector import Extent, GappedExtent
+from braid.sources.core.errors import CorruptData
+from braid.sources.core.record_log import RecordLog
 from braid.sources.core.replays import is_replay, origin_of
 
 # while live tuples come, replays may cost this part of what these cost, or of what a batch takes anyway
@@ -23,6 +29,58 @@ DEFAULT_SHARE = 0.2
 LIVE_US = 2_000_000
 # so many batches after one another leave replays out, and no more
 MAX_LEFT_OUT = 8
+
+
+class ReplayStarts:
+    """Where replays begin to read: nothing before has an event time that one of their queries sees."""
+
+    def __init__(self, batches: RecordLog) -> None:
+        self._batches = batches
+        # the event time after which the queries of a replay see tuples (µs)
+        self._sees_after: dict[str, float] = {}
+        self._found: dict[str, Mapping[str, int]] = {}
+
+    def add(self, streams: Iterable[str], sees_after: Mapping[str, int]) -> None:
+        """Take note of a new query over ``streams``."""
+        for replay in filter(is_replay, streams):
+            after = sees_after.get(replay, -math.inf)
+            self._sees_after[replay] = min(after, self._sees_after.get(replay, after))
+
+    def remove(self, replay: str) -> None:
+        """Take note that a replay was dropped."""
+        self._sees_after.pop(replay, None)
+        self._found.pop(replay, None)
+
+    def of(self, replay: str) -> Mapping[str, int]:
+        """Return the offset at which to begin each partition; the others begin with the oldest.
+
+        The origin must have been read from its oldest offset on.
+        """
+        sees_after = self._sees_after.get(replay, -math.inf)
+        if sees_after == -math.inf:
+            return {}
+        if replay not in self._found:
+            self._found[replay] = passed_at(self._batches, origin_of(replay), sees_after)
+        return self._found[replay]
+
+
+def passed_at(batches: RecordLog, stream: str, us: float) -> Mapping[str, int]:
+    """Return the offsets up to which a stream had been read while its clock was an event time or less (µs).
+
+    They are as far as records of batches are kept and say it; empty where none does.
+    """
+
+    def is_later(number: int) -> bool:
+        clock = batches.read(number)["clocks"].get(stream)
+        return clock is not None and clock > us
+
+    with suppress(FileNotFoundError, CorruptData):  # trimmed a moment ago; what is damaged is told to its readers
+        kept = batches.numbers_after(0)
+        count = bisect_left(kept, True, key=is_later)
+        if count:
+            offsets: Mapping[str, int] = batches.read(kept[count - 1])["streams"].get(stream, {}).get("offsets", {})
+            return offsets
+    return {}
 
 
 def replayed_extents(extents: Mapping[str, Extent], oldest: Mapping[str, int]) -> dict[str, Extent]:

@@ -169,11 +169,8 @@ class QueryLookup:
 
     def _described(self, record: QueryRecord) -> dict[str, Any]:
         catalog = self._state.catalog
-        return {
-            **record.describe(),
-            "progress": describe_progress(record, catalog, self._state.queries),
-            "waiting_for": waiting_for(record, catalog),
-        }
+        progress = describe_progress(record, catalog, self._state.queries)
+        return {**record.describe(), "progress": progress, "waiting_for": waiting_for(record, catalog, progress)}
 
     def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(query["sink"], dict):

@@ -6,7 +6,7 @@ as both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from braid.operators.derived import behind
@@ -36,9 +36,12 @@ REASONS = (
 _EARLIEST = "braid query --start earliest, CREATE QUERY … WITH (start = 'earliest'), or Start on the page"
 
 
-def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
+def waiting_for(
+    record: QueryRecord, catalog: Catalog, progress: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Any] | None:
     """Return ``{"reason", "detail", "stream", "watermark", "window_end"}``, None once the query has rows.
 
+    ``progress`` is how far a query has read the past of its streams, as the description of the query has it.
     ``stream`` is the one that it is about, ``watermark`` and ``window_end`` the times that are compared, None where
     there are none.
     """
@@ -52,8 +55,9 @@ def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
     if unreadable is not None or not streams:
         return unreadable
     if record.state == CATCHING_UP:
-        nothing_yet = _reason("catching_up", "It reads the past, and has found no row there yet.")
-        return next(_malformed(streams), nothing_yet)
+        so_far = "".join(_so_far(name, each) for name, each in (progress or {}).items())
+        nothing_yet = f"It reads the past, and has found no row there yet.{so_far}"
+        return next(_malformed(streams), _reason("catching_up", nothing_yet))
     unheard = next(_unheard(record, streams), None)
     if unheard is not None:
         return unheard
@@ -61,6 +65,17 @@ def waiting_for(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
     if window is None or emit.delay_us is not None or not emit.after_watermark:
         return _filtered(record)
     return _of_windows(record, window, [state for _, state in streams])
+
+
+def _so_far(name: str, progress: Mapping[str, Any]) -> str:
+    """Return a sentence on how far the past of a stream is read, nothing where nobody knows."""
+    if progress["fraction"] is None:
+        return ""
+    left, seconds = "", progress["seconds_left"]
+    if seconds:
+        takes = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+        left = f"; the rest takes {takes}, going by what was read"
+    return f" Of stream {name}, {progress['fraction']:.0%} is read{left}."
 
 
 def _by_state(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -> dict[str, Any] | None:

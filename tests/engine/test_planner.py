@@ -280,7 +280,7 @@ def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
 
 
 class Kept:
-    """A connector of a stream that does without what is gone: all that there was, up to some offset."""
+    """A connector that has what it is told, and before that what is from offset 10 on."""
 
     problem: str | None = None
 
@@ -291,7 +291,7 @@ class Kept:
         return None
 
     def oldest(self) -> dict[str, int]:
-        return {}
+        return {"0": 10}
 
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
         return {"0": self.extent}

@@ -15,13 +15,14 @@ from braid.engine.planning.replaying import (
     ReplayBudget,
     held_back,
     joined_replays,
+    passed_at,
     reads_replays,
     replayed_extents,
 )
 from braid.operators.windows import Window
 from braid.sources.connectors.connector import Extent, GappedExtent
 from braid.sources.core.replays import replay_of
-from tests.engine.test_planner import RATE, SECOND, Folder, stream
+from tests.engine.test_planner import RATE, SECOND, Folder, Kept, stream
 from tests.operators.pipeline import aggregation, changelog
 
 
@@ -41,6 +42,49 @@ def test_a_replay_begins_with_the_oldest_and_ends_with_its_origin() -> None:
     replayed = replayed_extents(extents, {"0": 10, "1": 30})
     assert replayed == {"0": Extent(10, 100), "1": Extent(30, 50)}
     assert replayed["1"].skip_to == 30, "what is gone is done without, as by the origin"
+
+
+def test_a_replay_leaves_out_what_is_before_the_start_of_its_queries(folder: Folder) -> None:
+    origin = stream("a")
+    folder.log(origin)
+    planner = folder.planner()
+    offset = Offset()
+    for second in (1, 2, 3, 4):
+        offset = folder.latest(planner, offset, second * SECOND)
+        folder.commit(offset, clocks={"a": second * SECOND})
+    begun = []
+    # a start; two queries, of which the earlier start counts; one that sees all; a start before all that was read
+    starts = [[2 * SECOND], [4 * SECOND, 3 * SECOND + 1], [3 * SECOND, None], [1]]
+    for number, of_queries in enumerate(starts, folder.changelogs.latest() + 1):
+        replay = replay_of(origin, f"q-{number}")
+        query = replace(aggregation(), stream=replay.id)
+        queries = [(f"q-{number}-{slot}", number * 10 + slot, query) for slot in range(len(of_queries))]
+        record = changelog(number, queries, streams=[replay])
+        for created, after in zip(record["created"], of_queries, strict=True):
+            created |= {} if after is None else {"sees_after": {replay.id: after}}
+        folder.changelogs.append(number, record)
+        begun.append(replay.id)
+    folder.batches.trim(1)
+    offset = folder.latest(planner, offset, 4 * SECOND)
+    assert [offset.begins[replay]["0"] for replay in begun] == [2 * RATE + 1, 3 * RATE + 1, 0, 0]
+    assert offset.begins["a"] == {"0": 4 * RATE + 1}
+
+
+def test_a_replay_reads_all_of_a_stream_that_did_not_begin_with_its_oldest(folder: Folder) -> None:
+    origin = replace(stream("a"), connector="flight")
+    folder.log(origin, reading="a")
+    planner = folder.planner()
+    planner._connectors["a"] = Kept(Extent(80, 100))
+    offset = folder.latest(planner, Offset(), SECOND)
+    assert (offset.begins, offset.streams) == ({"a": {"0": 80}}, {"a": {"0": 100}})
+    folder.commit(offset, clocks={"a": SECOND})
+    assert passed_at(folder.batches, "a", SECOND) == {"0": 100}
+    replay = replay_of(origin, "q-2")
+    record = changelog(2, [("q-2", 2, replace(aggregation(), stream=replay.id))], streams=[replay])
+    record["created"][0]["sees_after"] = {replay.id: SECOND}
+    folder.changelogs.append(2, record)
+    offset = folder.latest(planner, offset, SECOND)
+    assert offset.begins[replay.id] == {"0": 10}, "who knows what event times come before its beginning"
 
 
 @pytest.mark.parametrize(

@@ -119,14 +119,15 @@ class Playback:
         self.played.extend(answers)
 
     def add_query(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Register a query that is RUNNING at once."""
+        """Register a query that is RUNNING at once, and one with a start CATCHING_UP."""
         with self.changed:
             query_id = f"q-{len(self.queries) + 1}"
             query = {
                 "id": query_id,
                 "name": body.get("name"),
                 "sql": body["sql"],
-                "state": "RUNNING",
+                "state": "CATCHING_UP" if body.get("start") else "RUNNING",
+                "progress": {"purchases": {"read": 6, "left": 94}} if body.get("start") else None,
                 "labels": body.get("labels", {}),
                 "sink": body.get("sink"),
                 "created_at": "2026-01-01T00:00:00.000000Z",

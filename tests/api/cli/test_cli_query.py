@@ -317,6 +317,17 @@ def test_a_terminal_gets_colours_and_lines_that_fit(
     assert len(row) <= columns
 
 
+def test_a_terminal_shows_how_much_of_the_past_is_read_until_rows_come(service: Playback, start: Start) -> None:
+    with terminal(100) as (master_fd, terminal_fd):
+        process = start("query", SQL, "--limit", "1", "--start", "earliest", stdout=terminal_fd, stderr=terminal_fd)
+        shown = read_until(master_fd, b"catching up with purchases", b"6/100")
+        service.emit("q-1", {"user_id": 7})
+        rest = read_until(master_fd, b"user_id", b"7", b"retired query q-1")
+        assert ended(process)[0] == 0
+    assert b"no row yet" not in shown, "the bar says it"
+    assert b"catching up" not in rest[rest.index(b"user_id") :]
+
+
 def test_a_pipe_gets_no_colour_codes(service: Playback, start: Start) -> None:
     service.play(problem(422, "Unknown column", "no", position={"line": 1, "column": 8}))
     assert "\x1b" not in ended(start("query", SQL))[2]

@@ -186,6 +186,24 @@ def test_a_query_that_reads_the_past_says_so() -> None:
     assert why(query, purchases={"error": "it is gone"})["reason"] == "unreadable"
 
 
+@pytest.mark.parametrize(
+    ("fraction", "seconds_left", "said"),
+    [
+        (None, None, ""),
+        (0.0, None, " Of stream purchases, 0% is read."),
+        (0.061, 300.4, " Of stream purchases, 6% is read; the rest takes 5 minutes, going by what was read."),
+        (0.9, 12.4, " Of stream purchases, 90% is read; the rest takes 12 s, going by what was read."),
+    ],
+)
+def test_a_query_that_reads_the_past_says_how_far_it_is(
+    fraction: float | None, seconds_left: float | None, said: str
+) -> None:
+    progress = {"purchases": {"fraction": fraction, "seconds_left": seconds_left}}
+    answer = waiting_for(replace(running(), state="CATCHING_UP"), catalog(purchases={}), progress)
+    assert answer is not None
+    assert answer["detail"] == f"It reads the past, and has found no row there yet.{said}"
+
+
 def test_a_stream_whose_past_is_read_may_be_what_cannot_be_read() -> None:
     found = catalog(purchases={"unavailable": "no broker answers"})
     found.add(StreamState(replay_of(found["purchases"], "q-1")))
