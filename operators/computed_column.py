@@ -21,6 +21,11 @@ class ComputedColumn:
     expression: Expression
     text: str
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the columns that it is computed from."""
+        return tuple(dict.fromkeys(expressions.columns_of(self.expression)))
+
     def evaluate(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
         """Return the values, one per row; ``columns`` are those before it, by name."""
         return evaluate(self.expression, columns, rows)

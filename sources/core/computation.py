@@ -14,6 +14,10 @@ class Computation(Protocol):
     @property
     def text(self) -> str: ...
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the columns that it is computed from."""
+
     def evaluate(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
         """Return the values, one per row; ``columns`` are those before it, by name."""
 

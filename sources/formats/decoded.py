@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from braid.sources.formats.limits import SHOWN_FAULTS, DecodingLimits
 
 _PLACE = re.compile(r"^(line|element|row) \d+")
 """What the detail of a malformed input begins with."""
+_SHOWN_CHARACTERS = 100
 
 
 class MalformedLine(NamedTuple):
@@ -89,12 +90,8 @@ def assemble(
     for column in columns:
         for i, reason in column.errors.items():
             faults.setdefault(i, f"{place(i)}: {reason}")
-    for name, rule in schema.required.items():
-        values = columns[schema.names.index(name)].values
-        if values.null_count:
-            reason = f"column {name!r} {rule}"
-            for i in np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False)).tolist():
-                faults.setdefault(i, f"{place(i)}: {reason}")
+    for i, reason in null_faults(schema, columns):
+        faults.setdefault(i, f"{place(i)}: {reason}")
     tuples = pa.RecordBatch.from_arrays([c.values for c in columns], schema=schema.arrow)
     if faults:
         fits = np.ones(tuples.num_rows, dtype=bool)
@@ -103,6 +100,27 @@ def assemble(
     wrong = sorted(faults)
     texts = raws(wrong) if wrong else ()
     return Decoded(tuples, tuple(MalformedLine(line(i), faults[i], text) for i, text in zip(wrong, texts, strict=True)))
+
+
+def null_faults(schema: Schema, columns: Sequence[DecodedColumn]) -> Iterator[tuple[int, str]]:
+    """Yield the inputs that have NULL where they must not, and why; ``columns`` follow ``schema.fields``.
+
+    Of a computed column it says what that is computed from.
+    """
+    by_name = dict(zip(schema.names, (column.values for column in columns), strict=True))
+    for name, rule in schema.required.items():
+        values, computed = by_name[name], schema.field(name).computed
+        if not values.null_count:
+            continue
+        for i in np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False)).tolist():
+            reads = () if computed is None else computed.reads
+            given = ", ".join(f"{each} is {_shown(by_name[each][i])}" for each in reads)
+            yield i, f"column {name!r} {rule}" + (f"; {given}" if given else "")
+
+
+def _shown(value: pa.Scalar) -> str:
+    text = "NULL" if not value.is_valid else repr(value.as_py()) if pa.types.is_string(value.type) else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def with_computed(schema: Schema, columns: Sequence[DecodedColumn]) -> Sequence[DecodedColumn]:

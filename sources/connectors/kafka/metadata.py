@@ -18,7 +18,7 @@ from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import Field, StreamSchema
 from braid.sources.formats.arrow_stream import converter_of
 from braid.sources.formats.csv_document import convert_texts
-from braid.sources.formats.decoded import Decoded, DecodedColumn, MalformedLine, with_computed
+from braid.sources.formats.decoded import Decoded, DecodedColumn, MalformedLine, null_faults, with_computed
 
 HEADER = "headers."
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -97,10 +97,8 @@ class MetadataColumns:
         for field, column in zip(self._schema.fields, columns, strict=True):
             if field.computed is not None:
                 reasons = {**column.errors, **reasons}
-                rule = self._schema.required.get(field.name)
-                is_null = np.asarray(column.values.is_null()) if rule else ()
-                for i in np.flatnonzero(is_null).tolist():
-                    reasons.setdefault(i, f"column {field.name!r} {rule}")
+        for i, reason in null_faults(self._schema, columns):
+            reasons.setdefault(i, reason)
         return reasons
 
     def _column(self, field: Field, key: str, messages: Sequence[Message]) -> DecodedColumn:

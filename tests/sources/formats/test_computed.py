@@ -54,7 +54,19 @@ def test_columns_are_computed_from_those_that_were_read(decode: Decode) -> None:
     assert (second["ts"], second["total"], second["half"]) == (datetime(1970, 1, 1, 0, 0, 0, 5000), None, None)
     rule = "column 'ts' is the event time, computed as TO_TIMESTAMP(ms / 1000.0), and must not be NULL"
     assert [fault.line for fault in decoded.malformed] == [2, 4]
-    assert all(fault.detail.endswith(rule) for fault in decoded.malformed)
+    for fault, value in zip(decoded.malformed, ("NULL", "100000000000000000"), strict=True):
+        assert fault.detail.endswith(f"{rule}; ms is {value}")
+
+
+def test_what_makes_an_event_time_null_is_shown() -> None:
+    schema = schema_of(
+        "tag VARCHAR, uhr VARCHAR,"
+        " t AS TO_TIMESTAMP(tag || ' ' || uhr, 'dd.MM.yyyy HH:mm') LATENESS INTERVAL '0' SECOND"
+    )
+    decoded = decode(b'{"tag": "31.02.2026", "uhr": "10:00"}\n{"tag": "' + b"x" * 200 + b'"}', NDJSON, schema)
+    first, second = (fault.detail.partition("; ")[2] for fault in decoded.malformed)
+    assert first == "tag is '31.02.2026', uhr is '10:00'"
+    assert second == f"tag is '{'x' * 99}…, uhr is NULL"
 
 
 @pytest.mark.parametrize("decode", FORMATS.values(), ids=FORMATS)
