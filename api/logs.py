@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, one line an event.
+"""Logs: one line an event on standard error, one JSON object a line unless a person reads them in a terminal.
 
 A message is a fixed text; what varies stands in fields: ``query_id``, ``query_ids``, ``stream``, ``epoch``, … ::
 
@@ -39,10 +39,29 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
+class TextFormatter(logging.Formatter):
+    """Formats a record for people: the time of day (UTC), the level, the event and its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line without its newline; an exception follows on lines of its own."""
+        time_of_day = time.strftime("%H:%M:%S", time.gmtime(record.created))
+        fields = getattr(record, "fields", None)
+        named = [f"{name}={_plain(value)}" for name, value in (fields or {}).items() if value is not None]
+        line = "  ".join([f"{time_of_day} {record.levelname.lower():<7} {record.getMessage()}", *named])
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _plain(value: Any) -> str:
+    """Return a value in one line: a text as it is where it has no control characters, others as JSON."""
+    if isinstance(value, str) and value.isprintable():
+        return value
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
 def configure(level: str) -> None:
     """Send all logs of this process to standard error, from ``level`` (``info``, …) up."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(TextFormatter() if sys.stderr.isatty() else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -29,6 +29,8 @@ SAMPLE_TYPES = {
 
 Object = dict[str, Any]
 
+_A_PAGE = "the answer is a web page, not one of Braid: look at the address, and at what stands before the service"
+
 
 class QueryFields(TypedDict, total=False):
     """The fields that a query may have beside its SQL."""
@@ -123,7 +125,7 @@ def checked(answer: httpx.Response, request: Request) -> httpx.Response:
     with suppress(ValueError):
         problem = answer.json()
     if not isinstance(problem, dict):
-        problem = {"detail": answer.text[:200].strip()}
+        problem = {"detail": _A_PAGE if _is_page(answer) else answer.text[:200].strip()}
     position = problem["position"] if isinstance(problem.get("position"), dict) else {}
     line, column = position.get("line"), position.get("column")
     retry_after = answer.headers.get("Retry-After", "")
@@ -142,7 +144,11 @@ def json_of(answer: httpx.Response, url: str, parse_float: Callable[[str], Any])
     try:
         return answer.json(parse_float=parse_float)
     except ValueError:
-        raise not_braid(url, f"{answer.text[:80]!r} is not JSON") from None
+        raise not_braid(url, "it is a web page" if _is_page(answer) else f"{answer.text[:80]!r} is not JSON") from None
+
+
+def _is_page(answer: httpx.Response) -> bool:
+    return "html" in answer.headers.get("Content-Type", "").lower()
 
 
 def added(first: Object, second: Object) -> Object:

@@ -24,8 +24,8 @@ from braid.api.cli.owned_query import interruptible, registration
 from braid.api.cli.queries import present, query_summaries
 from braid.api.cli.query import follow_and_retire
 from braid.api.cli.sql import print_outcome
-from braid.api.cli.statements import is_query, split, words
-from braid.api.cli.streams import stream_summary
+from braid.api.cli.statements import is_query, open_part, split, words
+from braid.api.cli.streams import ending, stream_summary
 from braid.api.cli.table import ColumnDigits
 from braid.api.cli.watch import watch_query
 from braid.client import BraidError, Client, QueryFailed, Refused, Unreachable
@@ -44,6 +44,7 @@ braid …         any command of the command line, as in braid push purchases ro
 \q              leave (also Ctrl-D)"""
 
 
+_OPEN_PARTS = {"'": "text", '"': "name", "*/": "comment"}
 _PLAIN_WORDS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
 """What newcomers type alone on a line, as the command that it means."""
 
@@ -137,7 +138,7 @@ class _Statements:
                 if refused.status != HTTPStatus.NOT_FOUND:
                     raise
                 continue
-            print_fields(item, False)
+            print_fields({**item, **ending(item)}, False)
             return
         raise click.ClickException(f"there is no stream, table or query {name!r}: \\d lists them.")
 
@@ -211,11 +212,19 @@ def prompt_session(braid: Client, **options: Any) -> tuple[PromptSession[str], N
         complete_while_typing=False,
         multiline=True,
         prompt_continuation=lambda width, *_: "... ".rjust(width),
-        rprompt=lambda: "a semicolon ends the statement" if "\n" in session.default_buffer.text else "",
+        rprompt=lambda: missing(session.default_buffer.text),
         key_bindings=keys,
         **options,
     )
     return session, completer
+
+
+def missing(text: str) -> str:
+    """Return what a text of several lines still needs."""
+    if "\n" not in text:
+        return ""
+    mark = open_part(text)
+    return f"{mark} ends the {_OPEN_PARTS[mark]}" if mark else "a semicolon ends the statement"
 
 
 def typed(braid: Client, **options: Any) -> Iterator[list[str]]:

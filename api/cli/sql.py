@@ -12,7 +12,7 @@ from braid.api.cli.command import SQL, CliCommand, json_option, with_client
 from braid.api.cli.output import print_fields, print_json, print_list
 from braid.api.cli.plan import print_plan
 from braid.api.cli.queries import query_summaries
-from braid.api.cli.streams import stream_summary
+from braid.api.cli.streams import ending, stream_summary
 from braid.client import Client
 
 
@@ -41,8 +41,10 @@ def sql(braid: Client, statement: str, as_json: bool) -> None:
 def print_outcome(statement: str, answer: Any, as_json: bool, in_shell: bool = False) -> None:
     """Print what a statement did: a sentence for CREATE, DROP and SELECT, a table or a tree for others."""
     words = _COMMENT.sub(" ", statement).lower().replace(";", " ").split()[:2]
-    if as_json or not isinstance(answer, Mapping) or words[0] in ("describe", "desc"):
+    if as_json or not isinstance(answer, Mapping):
         print_answer(answer, as_json)
+    elif words[0] in ("describe", "desc"):
+        print_answer({**answer, **ending(answer)}, as_json)
     elif words in (["create", "stream"], ["create", "table"]):
         click.echo(f"{words[1]} {answer['name']} is declared")
     elif words[0] == "drop":
@@ -54,9 +56,9 @@ def print_outcome(statement: str, answer: Any, as_json: bool, in_shell: bool = F
         rows, drop = typed if in_shell else (f"braid results {name} --follow", f"braid drop {name}")
         click.echo(f"query {name} is {answer['state']}; `{rows}` prints its rows, `{drop}` retires it")
     elif words == ["show", "queries"]:
-        print_list(query_summaries(answer["queries"]), as_json, "nothing there")
+        print_list(query_summaries(answer["queries"]), as_json, _NONE["queries"])
     elif words == ["show", "streams"]:
-        print_list([stream_summary(stream) for stream in answer["streams"]], as_json, "nothing there")
+        print_list([stream_summary(stream) for stream in answer["streams"]], as_json, _NONE["streams"])
     else:
         print_answer(answer, as_json)
 
@@ -65,7 +67,8 @@ def print_answer(answer: Any, as_json: bool) -> None:
     """Print what a statement gave: a list as a table, a graph as a tree, an object by its fields."""
     items = _list_in(answer)
     if items is not None:
-        print_list(items, as_json, "nothing there")
+        nothing = next(iter(answer.keys() & _NONE.keys()), None) if isinstance(answer, Mapping) else None
+        print_list(items, as_json, _NONE.get(nothing or "", "nothing there"))
     elif not isinstance(answer, Mapping):
         print_json([answer])
     elif "nodes" in answer and not as_json:
@@ -84,4 +87,9 @@ def _list_in(answer: Any) -> list[Mapping[str, Any]] | None:
 
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_NONE = {
+    "streams": "no stream is declared yet",
+    "tables": "no table is declared yet",
+    "queries": "no query is registered",
+}
 _ENVELOPE = {"streams", "tables", "queries", "rows", "cursor", "next_cursor", "end"}

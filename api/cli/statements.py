@@ -29,6 +29,19 @@ def split(text: str) -> tuple[list[str], str]:
     return statements, text[start:]
 
 
+def open_part(text: str) -> str:
+    """Return what would close a text, a quoted name or a comment that has begun; nothing where none has."""
+    return next((mark for mark in ("'", '"', "*/") if not _is_cut(text + mark)), "") if _is_cut(text) else ""
+
+
+def _is_cut(text: str) -> bool:
+    try:
+        BraidTokenizer().tokenize(text)
+    except TokenError:
+        return True
+    return False
+
+
 def words(statement: str, count: int = 2) -> list[str]:
     """Return the first words of a statement in lower case, without comments; of a broken one, those of its text."""
     try:

@@ -48,7 +48,7 @@ def streams(braid: Client, name: str | None, dead_letters: bool, limit: int | No
         print_list(shown, as_json, "no stream is declared yet")
         return
     stream = braid.stream(name)
-    print_fields(stream if as_json else stream | _ending(stream), as_json)
+    print_fields(stream if as_json else stream | ending(stream), as_json)
 
 
 @click.command(short_help="List the static tables.", cls=CliCommand, examples=("braid tables", "braid tables --json"))
@@ -122,10 +122,10 @@ def stream_summary(stream: Mapping[str, Any]) -> dict[str, Any]:
     connector = source.get("connector") if isinstance(source, Mapping) else source
     listed_fields = ("clock", "watermark", "tuples", "late", "malformed", "queries")
     shown = {field: stream[field] for field in listed_fields if field in stream}
-    return {"name": stream.get("name"), "connector": connector, **shown, **_ending(stream)}
+    return {"name": stream.get("name"), "connector": connector, **shown, **ending(stream)}
 
 
-def _ending(stream: Mapping[str, Any]) -> dict[str, str]:
+def ending(stream: Mapping[str, Any]) -> dict[str, str]:
     """Return what stands for the watermark of a stream that has ended, which is the end of the year 9999."""
     return {"watermark": "ended"} if stream.get("ended") else {}
 
@@ -134,7 +134,7 @@ def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write columns as in SQL, and put them last, where a narrow terminal shortens them."""
     readable = []
     for item in items:
-        fields = {name: value for name, value in item.items() if name != "columns"} | _ending(item)
+        fields = {name: value for name, value in item.items() if name != "columns"} | ending(item)
         if isinstance(source := item.get("source"), Mapping):
             fields["source"] = " ".join(str(source[part]) for part in ("connector", "format") if source.get(part))
         if "columns" in item:

@@ -305,6 +305,19 @@ def test_a_log_line_is_one_json_object() -> None:
     assert "ValueError" in event["exception"]
 
 
+def test_a_log_line_in_a_terminal_is_for_people() -> None:
+    formatter = logs.TextFormatter()
+    record = logging.LogRecord("braid.x", logging.WARNING, "", 0, "it %s", ("broke",), None)
+    record.created = 1_700_000_000.9
+    record.fields = {"query_id": "q-1", "epoch": None, "error": "two\nlines", "queries": [1, 2]}
+    assert formatter.format(record) == '22:13:20 warning it broke  query_id=q-1  error="two\\nlines"  queries=[1,2]'
+    try:
+        raise ValueError("a")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    assert formatter.format(record).splitlines()[-1] == "ValueError: a"
+
+
 def test_requests_are_logged_at_debug_level(rest: Rest, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "braid.requests"):
         rest.get("/queries/q-9", 404)

@@ -286,6 +286,7 @@ def test_a_refusal_that_is_no_problem_json_is_still_a_refusal(service: Playback,
     with pytest.raises(Refused) as caught:
         braid.streams()
     assert (caught.value.status, caught.value.title, caught.value.position) == (502, "Bad Gateway", None)
+    assert "<html>" not in str(caught.value)
 
 
 def test_a_redirect_is_not_followed(service: Playback, braid: Client) -> None:

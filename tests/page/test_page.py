@@ -139,6 +139,10 @@ def test_a_query_is_stopped_only_when_that_is_meant(rest: Rest, person: Visit) -
         page.keyboard.press(answer)
         expect(page.get_by_role("dialog")).to_have_count(0)
         expect(stop).to_be_focused()
+    stop.click()
+    page.evaluate("location.hash = '#/streams/purchases'")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.go_back()
     assert rest.get(f"/queries/{query['id']}")["state"] == "RUNNING"
     stop.click()
     page.get_by_role("button", name="Stop it").click()

@@ -32,7 +32,10 @@ export function confirmed(title, detail, keep, end) {
       ),
     );
     const dialog = el("dialog", { "aria-labelledby": "confirm-title", "aria-describedby": "confirm-detail" }, form);
+    const leave = () => dialog.close("keep"); // what it asks about is out of sight
+    window.addEventListener("hashchange", leave);
     dialog.addEventListener("close", () => {
+      window.removeEventListener("hashchange", leave);
       dialog.remove();
       resolve(dialog.returnValue === "end");
     });

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from braid.session.sql.parsing.cursor import Cursor
+from braid.session.sql.parsing.cursor import Cursor, did_you_mean_keyword
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.names import composed
 from braid.sources.core.schema import (
@@ -114,7 +114,9 @@ def _parse_plain(cursor: Cursor) -> ColumnType:
     if name in _DECIMALS:
         return _parse_decimal(cursor, token.start)
     if name not in _TYPES:
-        hint = " Put a name with a blank in double quotes." if cursor.word in _TYPES else ""
+        is_name = cursor.word in _TYPES
+        meant = did_you_mean_keyword(name, (*_TYPES, *_DECIMALS))
+        hint = " Put a name with a blank in double quotes." if is_name else meant
         raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_KNOWN_TYPES}.{hint}", token.start)
     if name == "DOUBLE":
         cursor.accept("PRECISION")

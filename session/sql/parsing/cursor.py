@@ -194,6 +194,9 @@ class Cursor(Parser):
     def _quoting_hint(self) -> str:
         """Return the hint at double quotes where the next words may be a name with a blank, or a word of SQL."""
         following = self._tokens[self._index + 1] if self._index + 1 < self._tokens_size else None
+        if self._prev is not None and self._prev.text == "%" and self._index > 1:
+            named = _name(self._tokens[self._index - 2])
+            return f' A name such as "{named} %" stands in double quotes.' if named else ""
         before, word = _name(self._prev), _plain(self._curr)
         if not word or word.upper() in _CLAUSES or (not before and _name(self._curr)):
             return ""

@@ -133,6 +133,10 @@ def _parse_column(cursor: Cursor) -> Node:
 
 
 def _parse_descriptor(cursor: Cursor) -> tuple[str, int]:
+    if cursor.at_word() and cursor.ahead() != "(":
+        raise cursor.syntax_error(
+            f"Expected DESCRIPTOR (the event time column), got {cursor.shown()}. Write DESCRIPTOR({cursor.text})."
+        )
     cursor.expect("DESCRIPTOR", "(the event time column)")
     cursor.expect("(")
     at = cursor.start

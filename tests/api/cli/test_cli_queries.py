@@ -166,6 +166,8 @@ def test_sql_prints_what_the_statement_gives(service: Playback, braid: Braid) ->
     assert braid("sql", "SHOW QUERIES", "--json").stdout == '{"id": "q-1"}\n'
     service.play(answer([]))
     assert braid("sql", "SHOW QUERIES").stdout == "nothing there\n"
+    service.play(answer({"tables": []}))
+    assert braid("sql", "SHOW TABLES").stdout == "no table is declared yet\n"
     service.play(answer({**PLAN, "queries": 3, "streams": ["purchases", "offers"]}))
     explained = braid("sql", "EXPLAIN …;").stdout
     assert "aggregate by gem_pack" in explained

@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from braid.api.cli.shell import NameCompleter, typed
+from braid.api.cli.shell import NameCompleter, missing, typed
 from braid.client import Client
 from tests.api.cli.playback import Braid, Playback, Start, problem
 from tests.api.cli.test_cli_query import ended, follows, read_until, terminal
@@ -106,6 +106,20 @@ def test_enter_waits_for_the_semicolon_and_history_is_kept(
     history = tmp_path / "braid" / "history"
     assert "QUERIES; SHOW STREAMS;" in history.read_text(encoding="utf-8")
     assert stat.S_IMODE(history.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ("SELECT 1", ""),
+        ("SELECT 1\nFROM s", "a semicolon ends the statement"),
+        ("SELECT 'it''s;\n", "' ends the text"),
+        ('SELECT "it\n', '" ends the name'),
+        ("SELECT 1 /* it's\n", "*/ ends the comment"),
+    ],
+)
+def test_the_shell_says_what_a_statement_of_several_lines_needs(text: str, needed: str) -> None:
+    assert missing(text) == needed
 
 
 def test_names_columns_keywords_and_commands_are_completed(service: Playback) -> None:

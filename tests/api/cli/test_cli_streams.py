@@ -67,9 +67,10 @@ def test_an_ended_stream_has_no_watermark(service: Playback, braid: Braid) -> No
     listed = braid("streams").stdout
     assert "ended" in listed
     assert "9999" not in listed
-    service.play(answer(STREAM | {"ended": True, "watermark": "9999-12-31T23:59:59.999999Z"}))
-    lines = braid("streams", "purchases").stdout.splitlines()
-    assert ["watermark", "ended"] in [line.split() for line in lines]
+    for words in (["streams", "purchases"], ["sql", "DESCRIBE purchases"]):
+        service.play(answer(STREAM | {"ended": True, "watermark": "9999-12-31T23:59:59.999999Z"}))
+        lines = braid(*words).stdout.splitlines()
+        assert ["watermark", "ended"] in [line.split() for line in lines]
 
 
 def test_dead_letters_are_printed_page_by_page(service: Playback, braid: Braid) -> None:

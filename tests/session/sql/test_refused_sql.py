@@ -108,6 +108,8 @@ REFUSED = [
     (f"SELECT ^PERCENTILE_CONT(price) {W}", 422, "This version does not have it; the aggregates are COUNT, SUM"),
     ("SELECT ^add_months(time, 1) FROM purchases", 422, "does not exist"),
     ("SELECT CAST(price AS ^UUID) FROM purchases", 422, "The type UUID does not exist; use one of BOOLEAN, INT"),
+    ("SELECT CAST(price AS ^INTT) FROM purchases", 422, "JSON. Did you mean INT?"),
+    ("SELECT CAST(price AS ^NUMBER) FROM purchases", 422, "JSON. Did you mean NUMERIC?"),
     ("SELECT CAST(gem_pack AS INT^(5)) FROM purchases", 422, "takes no length"),
     ("SELECT CAST(name AS ^DECIMAL(50, 2)) FROM purchases", 422, "DECIMAL(p, s) must have"),
     ("SELECT EXTRACT(^FORTNIGHT FROM time) FROM purchases", 422, "EXTRACT has no field 'FORTNIGHT'"),
