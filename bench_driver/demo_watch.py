@@ -50,6 +50,8 @@ class DemoMoment:
         streams = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in self.tuples_per_second.items())
         running = sum(query["state"] == "RUNNING" for query in self.queries)
         rows = sum(query["rows_out"] for query in self.queries)
+        if not rows:
+            return f"{running} queries RUNNING, the first windows are not over yet"
         latencies = (query["event_time_latency_seconds"] for query in self.queries)
         worst = two_decimals(max((latency for latency in latencies if latency is not None), default=None))
         lines = [
