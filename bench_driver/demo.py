@@ -72,7 +72,7 @@ class Demo:
 
     def prepare(self) -> None:
         """Wait for the service, create the streams, register the examples; ServiceFailedError, BraidError."""
-        print("Starting a service, which takes 10 to 30 seconds …", flush=True)
+        print("Starting a service, which takes up to a minute …", flush=True)
         self._start_seconds = self._service.wait_ready()
         print(f"The service is ready after {self._start_seconds:.1f} s; watch it in a browser: {self._service.url}")
         for sql in STREAMS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -41,7 +41,9 @@ class Pushed:
     errors: list[Any] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    has_key: bool = False
     _lacking: list[str] | None = None  # what one piece of a file lacks, another may have
+    _names_are_shown: bool = False
 
     def end_file(self) -> None:
         """Take note of the columns that no piece of a file had."""
@@ -58,6 +60,8 @@ class Pushed:
         missing = answer.get("missing") or []
         self._lacking = missing if self._lacking is None else [name for name in self._lacking if name in missing]
         self.unknown += (name for name in answer.get("unknown") or [] if name not in self.unknown)
+        if missing and not self.accepted and not self.as_json:
+            self._show_names(missing)  # why all of the rows are rejected
         for error in answer.get("errors") or []:
             self.error_count += 1
             if self.as_json:
@@ -90,7 +94,8 @@ class Pushed:
             click.echo(
                 f"{self.late} of the accepted rows {'is' if self.late == 1 else 'are'} late, below the watermark of"
                 f" {stream}: queries that run do not see them; a query that starts at 'earliest' may."
-                f" `braid streams {stream} --dead-letters` lists them. To push a file at most once, give --key.",
+                f" `braid streams {stream} --dead-letters` lists them."
+                + ("" if self.has_key else " To push a file at most once, give --key."),
                 err=True,
             )
         if self.ahead:
@@ -100,14 +105,19 @@ class Pushed:
                 f" `braid streams {stream} --dead-letters` lists them.",
                 err=True,
             )
-        if self.missing:
-            names = ", ".join(map(cell_text, self.missing))
-            others = ", ".join(map(cell_text, self.unknown))
+        if not self._names_are_shown:
+            self._show_names(self.missing)
+
+    def _show_names(self, missing: Sequence[str]) -> None:
+        """Print which columns the rows lack, and which names of theirs are no columns."""
+        self._names_are_shown = True
+        others = ", ".join(map(cell_text, self.unknown))
+        if missing:
+            names = ", ".join(map(cell_text, missing))
             besides = f"; they have others that are no columns: {others}" if others else ""
-            click.echo(f"{stream} has columns that the rows have not, and are NULL: {names}{besides}", err=True)
-        elif self.unknown:
-            names = ", ".join(map(cell_text, self.unknown))
-            click.echo(f"Some rows have names that are no columns of {stream}: {names}", err=True)
+            click.echo(f"{self.stream} has columns that the rows have not, and are NULL: {names}{besides}", err=True)
+        elif others:
+            click.echo(f"Some rows have names that are no columns of {self.stream}: {others}", err=True)
 
 
 @click.command(
@@ -141,7 +151,7 @@ def push(
     accepted. Accepted rows that are late become dead letters, too. Where all rows are rejected the command
     fails. A line of names tells the delimiter of CSV.
     """
-    pushed = Pushed(stream, as_json)
+    pushed = Pushed(stream, as_json, has_key=key is not None)
     for name in files or ("-",):
         named_form = form or _SUFFIXES.get(Path(name).suffix.lower())
         file_form = named_form or "ndjson"

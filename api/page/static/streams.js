@@ -101,7 +101,8 @@ function update(node, stream, rate, trend) {
   say(tuples, count(rate));
   draw(line.firstElementChild, trend);
   const behind = secondsBehind(stream.watermark);
-  say(watermark, stream.ended ? "ended" : stream.idle ? "idle" : ago(behind));
+  const reached = behind === null && stream.watermark ? stream.watermark.slice(0, 10) : ago(behind); // of recorded rows
+  say(watermark, stream.ended ? "ended" : stream.idle ? "idle" : reached);
   set(watermark, "title", stream.watermark ? `watermark ${stream.watermark}, clock ${stream.clock}` : "no row yet");
   warn(late, stream.late);
   warn(malformed, stream.malformed);

@@ -29,6 +29,7 @@ _E = TypeVar("_E", bound=Expr)
 
 _WHERE_NAMES_END = ("an expression", ")", "the end of the statement")
 _CLAUSES = ("AND", "AS", "BY", "EMIT", "FROM", "GROUP", "HAVING", "IN", "JOIN", "LEFT", "ON", "OR", "SELECT", "UNION")
+_STATEMENTS = ("CREATE", "DESCRIBE", "DROP", "EXPLAIN", "SELECT", "SHOW")
 _IN_ORDER = ("FROM", "WHERE", "GROUP", "HAVING")
 """What a SELECT has one after the other."""
 _KEYWORDS = {
@@ -184,20 +185,24 @@ class Cursor(Parser):
         return self.syntax_error(f"Expected {expected}, got {self.shown()}.{hint}")
 
     def _order_hint(self) -> str:
-        """Return the hint at where a clause stands, or that a comma is too much."""
+        """Return the hint at where a clause or a statement stands, or that a comma is too much."""
         if self.word in _IN_ORDER and self._prev is not None and self._prev.text == ",":
             return " Leave out the comma before it."
+        if self.word in _STATEMENTS and self._index and "\n" in self.sql[self.previous_end : self.start]:
+            return " Is a semicolon missing before it?"
         if self.word == "WHERE":
             return " WHERE stands after FROM, before GROUP BY and HAVING."
         return ""
 
     def _quoting_hint(self) -> str:
         """Return the hint at double quotes where the next words may be a name with a blank, or a word of SQL."""
-        following = self._tokens[self._index + 1] if self._index + 1 < self._tokens_size else None
         if self._prev is not None and self._prev.text == "%" and self._index > 1:
             named = _name(self._tokens[self._index - 2])
             return f' A name such as "{named} %" stands in double quotes.' if named else ""
+        following = self._tokens[self._index + 1] if self._index + 1 < self._tokens_size else None
         before, word = _name(self._prev), _plain(self._curr)
+        if self.word == "-" and before.lower() == "q" and following is not None:
+            return f" An id stands in single quotes: '{before}-{following.text}'."
         if not word or word.upper() in _CLAUSES or (not before and _name(self._curr)):
             return ""
         words = [before, word] if before else [word, _name(following)]

@@ -30,6 +30,16 @@ CONTRACT = (
 )
 
 
+def test_a_statement_that_follows_another_is_asked_for_a_semicolon() -> None:
+    with pytest.raises(BraidError, match=r"got 'SELECT'. Is a semicolon missing before it\?"):
+        parse_statement("SELECT price FROM purchases\nSELECT 1")
+
+
+def test_an_id_without_quotes_is_advised_on() -> None:
+    with pytest.raises(BraidError, match="An id stands in single quotes: 'q-33'"):
+        parse_statement("DROP QUERY q-33")
+
+
 def test_create_stream_of_the_contract() -> None:
     fields = (
         Field("user_id", BIGINT),
