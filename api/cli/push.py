@@ -60,7 +60,7 @@ class Pushed:
         missing = answer.get("missing") or []
         self._lacking = missing if self._lacking is None else [name for name in self._lacking if name in missing]
         self.unknown += (name for name in answer.get("unknown") or [] if name not in self.unknown)
-        if missing and not self.accepted and not self.as_json:
+        if missing and self.rejected and not (self.accepted or self.as_json or self._names_are_shown):
             self._show_names(missing)  # why all of the rows are rejected
         for error in answer.get("errors") or []:
             self.error_count += 1

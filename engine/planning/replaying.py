@@ -74,7 +74,7 @@ def passed_at(batches: RecordLog, stream: str, us: float) -> Mapping[str, int]:
         clock = batches.read(number)["clocks"].get(stream)
         return clock is not None and clock > us
 
-    with suppress(FileNotFoundError, CorruptData):  # trimmed a moment ago; what is damaged is told to its readers
+    with suppress(FileNotFoundError, CorruptData):  # trimmed a moment ago; readers of results report damage
         kept = batches.numbers_after(0)
         count = bisect_left(kept, True, key=is_later)
         if count:

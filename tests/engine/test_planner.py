@@ -280,7 +280,7 @@ def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
 
 
 class Kept:
-    """A connector that has what it is told, and before that what is from offset 10 on."""
+    """A connector of an extent, whose oldest offset is 10."""
 
     problem: str | None = None
 

@@ -182,14 +182,18 @@ class Cursor(Parser):
                 assert token is not None
                 return self.syntax_error(f"Expected {expected}, got {self.shown(token)}.{meant}", token.start)
         hint = (self._order_hint() or self._quoting_hint()) if expected in _WHERE_NAMES_END else ""
+        if expected == "the end of the statement" and self._begins_a_statement():
+            hint = " Is a semicolon missing before it?"
         return self.syntax_error(f"Expected {expected}, got {self.shown()}.{hint}")
 
+    def _begins_a_statement(self) -> bool:
+        """Whether the next word is the first of a line and of a statement."""
+        return self.word in _STATEMENTS and "\n" in self.sql[self.previous_end : self.start]
+
     def _order_hint(self) -> str:
-        """Return the hint at where a clause or a statement stands, or that a comma is too much."""
+        """Return the hint at where a clause stands, or that a comma is too much."""
         if self.word in _IN_ORDER and self._prev is not None and self._prev.text == ",":
             return " Leave out the comma before it."
-        if self.word in _STATEMENTS and self._index and "\n" in self.sql[self.previous_end : self.start]:
-            return " Is a semicolon missing before it?"
         if self.word == "WHERE":
             return " WHERE stands after FROM, before GROUP BY and HAVING."
         return ""
