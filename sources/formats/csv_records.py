@@ -23,7 +23,7 @@ from braid.sources.core.columns import one_array
 from braid.sources.core.errors import MalformedRequest
 from braid.sources.core.schema import Field, Schema
 from braid.sources.formats.columns import convert_text, find_column, nulls, one_zero, whole_numbers
-from braid.sources.formats.csv_document import convert_texts
+from braid.sources.formats.csv_document import MAX_COLUMNS, TOO_WIDE, convert_texts
 from braid.sources.formats.decoded import Decoded, assemble, whole_batch
 from braid.sources.formats.texts import NEWLINE, is_utf8, line_ends
 from braid.sources.formats.time_formats import has_fractions, is_epoch
@@ -57,6 +57,8 @@ class CsvLayout:
         With ``may_lack`` only when all are, or one that must not be NULL.
         """
         fields = split_fields(record, delimiter)
+        if fields is not None and len(fields) > MAX_COLUMNS:
+            raise MalformedRequest(TOO_WIDE)
         if fields is None:
             raise MalformedRequest("The names of columns must be closed by quotes as they are opened; they are not.")
         try:

@@ -17,7 +17,7 @@ from pyarrow import types
 
 from braid.sources.core.errors import BraidError, MalformedRequest
 from braid.sources.core.schema import DOUBLE
-from braid.sources.formats.csv_document import MAX_COLUMNS, check_delimiter
+from braid.sources.formats.csv_document import MAX_COLUMNS, TOO_WIDE, check_delimiter
 from braid.sources.formats.csv_records import record_ends, split_fields, without_end
 from braid.sources.formats.json_rows import elements_of, parse_json
 from braid.sources.formats.parquet_rows import ParquetRows
@@ -144,7 +144,7 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
     if not heads:
         raise MalformedRequest("The sample is empty: at least one row is needed.")
     if len(heads) > MAX_COLUMNS:
-        raise MalformedRequest(f"CSV must have at most {MAX_COLUMNS} columns; got {len(heads)}.")
+        raise MalformedRequest(TOO_WIDE)
     header = options.get("header", "").lower()
     has_names = _are_names(heads) if header not in ("true", "false") else header == "true"
     names = heads if has_names else [f"c{number}" for number in range(1, len(heads) + 1)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from braid.sources.core.errors import MalformedRequest, TooLarge
-from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
+from braid.sources.core.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
 from braid.sources.formats import csv_body, decode
-from braid.sources.formats.csv_document import decode_csv
+from braid.sources.formats.csv_document import MAX_COLUMNS, decode_csv
+from braid.sources.formats.decoded import Decoded
 from braid.sources.formats.limits import DecodingLimits
 
 CSV = "text/csv"
@@ -80,6 +83,24 @@ def test_it_is_read_as_a_whole_document_wherever_it_is_cut(
     whole = decode_csv(body, SCHEMA)
     assert decoded.tuples.equals(whole.tuples)
     assert [fault[:2] for fault in decoded.malformed] == [fault[:2] for fault in whole.malformed]
+
+
+@pytest.mark.parametrize(
+    ("head", "read"),
+    [
+        ("k,x,s,t", decode_csv),
+        ('\r\n\nk,x,"s",t,"a\n,""b"" ",c"d', decode_csv),
+        ('k,x,"s",t,"a,""b"" ",c"d', lambda body, schema: decode(body, CSV, schema)),
+    ],
+)
+def test_a_first_line_of_too_many_columns_is_refused_before_it_is_read(
+    head: str, read: Callable[[bytes, Schema], Decoded]
+) -> None:
+    columns = 4 if head.endswith("t") else 6
+    body = f"{head}{',y' * (MAX_COLUMNS - columns)}\n5,1,a,{TIME}{',' * (MAX_COLUMNS - 4)}\n".encode()
+    assert read(body, SCHEMA).tuples.column("k").to_pylist() == [5]
+    with pytest.raises(MalformedRequest, match="at most 10000 columns; its first line has more"):
+        read(body.replace(b"y\n", b"y,y\n"), SCHEMA)
 
 
 @pytest.mark.parametrize(
