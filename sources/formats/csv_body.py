@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,9 @@ DELIMITERS = ",;\t|"
 """A comma, unless with another one the names are those of more columns."""
 PIECE_BYTES = 1 << 20
 
+_FIRST_RECORD = re.compile(rb'(?:[^"\n]++|"[^"]*+")*+(?=\n|\Z)|[^\n]*+')
+"""The first record: a line break within quotes does not end it, unless they stay open."""
+
 
 def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) -> Decoded:
     """Decode CSV; columns that it does not have are NULL.
@@ -30,7 +34,7 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
             f"CSV cannot have column {nested.name!r}, which is FROM {nested.source!r}. Push JSON, or an Arrow stream."
         )
     text = body.lstrip(b"\r\n")
-    delimiter = _delimiter_of(text.partition(b"\n")[0], schema)
+    delimiter = _delimiter_of(_first_record(text), schema)
     ends = record_ends(text, delimiter)
     if not len(ends) or ends[-1] < len(text):
         ends = np.append(ends, len(text))
@@ -52,12 +56,18 @@ def decode_csv_body(body: bytes, schema: Schema, limits: DecodingLimits = BODY) 
     return replace(gathered.decoded(), missing=missing, unknown=unknown)
 
 
-def _delimiter_of(line: bytes, schema: Schema) -> str:
-    """Return the delimiter by which a line of names has most columns of a schema, of those the one with most names."""
+def _first_record(text: bytes) -> bytes:
+    found = _FIRST_RECORD.match(text)
+    assert found is not None  # it matches what is empty, too
+    return found[0]
+
+
+def _delimiter_of(record: bytes, schema: Schema) -> str:
+    """Return the delimiter by which a record of names has most columns of a schema, and of those most names."""
     wanted = {field.input_name.strip().lower() for field in schema.read}
 
     def found(delimiter: str) -> tuple[int, int]:
-        names = [field or b"" for field in split_fields(line, delimiter) or ()]
+        names = [field or b"" for field in split_fields(record, delimiter) or ()]
         return len(wanted & {name.decode(errors="replace").strip().lower() for name in names}), len(names)
 
     return max(DELIMITERS, key=found)

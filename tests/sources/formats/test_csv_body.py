@@ -135,6 +135,18 @@ def test_the_names_tell_the_delimiter(delimiter: str) -> None:
     assert decoded.missing == ("x",)
 
 
+@pytest.mark.parametrize("delimiter", csv_body.DELIMITERS)
+def test_a_line_break_in_a_name_does_not_hide_the_delimiter(delimiter: str) -> None:
+    body = f'"of\nno column"|k|t\n1|7|{TIME}\n'.replace("|", delimiter).encode()
+    decoded = decode(body, CSV, SCHEMA)
+    assert (decoded.tuples.column("k").to_pylist(), decoded.unknown) == ([7], ("of\nno column",))
+
+
+def test_a_quote_that_stays_open_in_the_names_does_not_hide_the_delimiter() -> None:
+    decoded = decode(f'k;5" wide;t\n7;1;{TIME}\n'.encode(), CSV, SCHEMA)
+    assert decoded.tuples.column("k").to_pylist() == [7]
+
+
 def test_a_body_without_any_column_of_the_stream_is_refused() -> None:
     schema = StreamSchema((Field("k", BIGINT), Field("t", TIMESTAMP, arrival=True)), "t", 0).stored
     with pytest.raises(MalformedRequest, match="The first line lacks column 'k'"):
