@@ -15,7 +15,7 @@ from braid.engine.plan_log import PlanLog
 from braid.engine.planning.idleness import followed
 from braid.engine.planning.offsets import Given, Offset, Span
 from braid.engine.planning.recent_times import united
-from braid.engine.stream_share import StreamShare
+from braid.engine.stream_intake import StreamIntake
 from braid.engine.wire import BLOCK, BUCKET, CONTROL, WireRow
 from braid.operators import kernels
 from braid.operators.derived import behind
@@ -67,37 +67,37 @@ class SourceTasks:
         started_us, began = time.time_ns() // 1000, time.perf_counter()
         live = self._plan.at(start, end)
         self._forget_dropped(live)
-        shares: dict[str, StreamShare] = {}
+        intakes: dict[str, StreamIntake] = {}
         combiners: dict[str, BatchCombiner] = {}
         samples = _Samples(end.seq) if is_due(start.planned_us, end.planned_us) else None
-        for share, span in self._spans(live, end, task, tasks):
+        for intake, span in self._spans(live, end, task, tasks):
             if samples is not None:
                 samples.next_span()
-            readers = [(share, self._operators_of(share.stream, live))]
-            for replay in (live.streams[stream] for stream, origin in end.joined.items() if origin == share.stream.id):
-                joined = shares.get(replay.id) or self._share_of(replay, end)
-                readers.append((joined, self._operators_of(replay, live)))
-            shares |= {reader.stream.id: reader for reader, _ in readers}
+            readers = [(intake, self._operators_of(intake.stream, live))]
+            for replay in (live.streams[stream] for stream, origin in end.joined.items() if origin == intake.stream.id):
+                replayed = intakes.get(replay.id) or self._intake_of(replay, end)
+                readers.append((replayed, self._operators_of(replay, live)))
+            intakes |= {reader.stream.id: reader for reader, _ in readers}
             inputs = [operators for _, of_reader in readers for operators in of_reader]
             needed = {name for operators in inputs for name in operators.lookup_join.reads}
             needed |= _read_again(readers)
-            names = [name for name in share.stream.schema.names if name in needed]
+            names = [name for name in intake.stream.schema.names if name in needed]
             widest = max((operators.width for operators in inputs), default=0)
             at_once = even_share(span.end - span.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
-            for tuples in _gathered(map(share.admit, self._read(share, span)), names, at_once):
+            for tuples in _gathered(map(intake.admit, self._read(intake, span)), names, at_once):
                 for reader, of_reader in readers:
-                    admitted = tuples if reader is share else reader.admit_again(tuples)
+                    admitted = tuples if reader is intake else reader.admit_again(tuples)
                     for operators in of_reader:
                         combiner = combiners.setdefault(reader.stream.id, BatchCombiner())
                         yield from self._process(reader, operators, admitted, combiner, end.seq, task, samples)
             for reader, _ in readers:
-                reader.unread = share.unread
+                reader.unread = intake.unread
         if task == 0:
-            self._pass_over(shares, live, end)
+            self._pass_over(intakes, live, end)
         for stream, combiner in combiners.items():
-            yield from self._buckets(shares[stream], combiner.release(), end.seq, task)
-        for share in shares.values():
-            yield from self._dead_letters(share, end.seq, task)
+            yield from self._buckets(intakes[stream], combiner.release(), end.seq, task)
+        for intake in intakes.values():
+            yield from self._dead_letters(intake, end.seq, task)
         control = {
             "task": task,
             "started_us": started_us,
@@ -108,10 +108,10 @@ class SourceTasks:
             "derived": _derived(live, end),
             "follows": {**followed(live, end.idle), **{stream: [origin] for stream, origin in end.joined.items()}},
             "percentiles": {s.id: p for s in live.streams.values() if (p := s.watermark.percentile) is not None},
-            "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
-            "streams": {share.stream.id: share.counts for share in shares.values()},
-            "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
-            "failures": {query: why for share in shares.values() for query, why in share.failures.items()},
+            "event_times": {s: united(intake.event_times) for s, intake in intakes.items() if intake.event_times},
+            "streams": {intake.stream.id: intake.counts for intake in intakes.values()},
+            "unread": {intake.stream.id: intake.unread for intake in intakes.values() if intake.unread is not None},
+            "failures": {query: why for intake in intakes.values() for query, why in intake.failures.items()},
             "report": None if samples is None else {**self._work.tell(), "samples": samples.by_input},
         }
         body = orjson.dumps(control).decode()
@@ -123,37 +123,37 @@ class SourceTasks:
         for stream in self._connectors.keys() - live.streams.keys():
             del self._connectors[stream]
 
-    def _spans(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
-        """Yield the spans that this task reads, with its share of their stream."""
-        shares: dict[str, StreamShare] = {}
+    def _spans(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamIntake, Span]]:
+        """Yield the spans that this task reads, with its intake of their stream."""
+        intakes: dict[str, StreamIntake] = {}
         for whole_span in end.spans:
             stream, span = live.streams.get(whole_span.stream), whole_span.share(task, tasks)
             if stream is None or span.start == span.end:
                 continue
-            share = shares.setdefault(stream.id, self._share_of(stream, end))
+            intake = intakes.setdefault(stream.id, self._intake_of(stream, end))
             for readable in span.without(end.passed_over):
-                yield share, readable
+                yield intake, readable
 
-    def _share_of(self, stream: StreamDefinition, end: Offset) -> StreamShare:
-        return StreamShare(stream, end.watermarks.get(stream.id), end.planned_us)
+    def _intake_of(self, stream: StreamDefinition, end: Offset) -> StreamIntake:
+        return StreamIntake(stream, end.watermarks.get(stream.id), end.planned_us)
 
-    def _pass_over(self, shares: dict[str, StreamShare], live: LiveQueries, end: Offset) -> None:
+    def _pass_over(self, intakes: dict[str, StreamIntake], live: LiveQueries, end: Offset) -> None:
         """Make dead letters of what the batch cannot be run with; one task does it for all."""
         for passed_over in end.passed_over:
             stream = live.streams.get(passed_over.stream)
             if stream is not None:
-                shares.setdefault(stream.id, self._share_of(stream, end)).pass_over(passed_over)
+                intakes.setdefault(stream.id, self._intake_of(stream, end)).pass_over(passed_over)
 
-    def _read(self, share: StreamShare, span: Span) -> Iterator[Chunk]:
+    def _read(self, intake: StreamIntake, span: Span) -> Iterator[Chunk]:
         """Yield the chunks of a span; an error of the connector ends the stream's part in the batch."""
-        if share.unread is not None:
+        if intake.unread is not None:
             return
         try:
-            connector = self._connector_of(share.stream)
+            connector = self._connector_of(intake.stream)
             yield from connector.read(span.partition, span.start, span.end)
         except Exception as problem:
-            share.unread = str(problem) or type(problem).__name__
-            self._connectors.pop(share.stream.id, None)
+            intake.unread = str(problem) or type(problem).__name__
+            self._connectors.pop(intake.stream.id, None)
 
     def _connector_of(self, stream: StreamDefinition) -> Connector:
         if is_derived(stream.id):
@@ -182,7 +182,7 @@ class SourceTasks:
 
     def _process(
         self,
-        share: StreamShare,
+        intake: StreamIntake,
         operators: StreamOperators,
         tuples: pa.Table,
         combiner: BatchCombiner,
@@ -190,14 +190,14 @@ class SourceTasks:
         task: int,
         samples: _Samples | None,
     ) -> Iterator[WireRow]:
-        for batch in self._looked_up(share, operators, tuples):
+        for batch in self._looked_up(intake, operators, tuples):
             if samples is not None:
                 samples.take(operators, batch)
-            output = operators.process(batch, share.watermark, self._work)
-            yield from self._results(share, output, combiner, seq, task)
+            output = operators.process(batch, intake.watermark, self._work)
+            yield from self._results(intake, output, combiner, seq, task)
 
     def _looked_up(
-        self, share: StreamShare, operators: StreamOperators, tuples: pa.Table
+        self, intake: StreamIntake, operators: StreamOperators, tuples: pa.Table
     ) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield tuples after lookups; where these cannot be carried out, the queries that have them fail."""
         dropped: set[str] = set()
@@ -205,51 +205,51 @@ class SourceTasks:
             yield from operators.lookup_join.batches(tuples, self._tables, dropped)
         except (LookupFailed, pa.ArrowException, OSError, MemoryError) as problem:
             message = f"A static table or UNNEST could not be joined: {problem or type(problem).__name__}"
-            share.failures.update(dict.fromkeys(operators.queries, message))
+            intake.failures.update(dict.fromkeys(operators.queries, message))
         if dropped:
             named = ", ".join(sorted(dropped))
             message = f"UNNEST would make too many bytes of one batch: {named} beside so many elements. Leave that out."
-            share.failures.update(dict.fromkeys(operators.queries_reading(dropped), message))
+            intake.failures.update(dict.fromkeys(operators.queries_reading(dropped), message))
 
     def _results(
-        self, share: StreamShare, output: ChunkOutput, combiner: BatchCombiner, seq: int, task: int
+        self, intake: StreamIntake, output: ChunkOutput, combiner: BatchCombiner, seq: int, task: int
     ) -> Iterator[WireRow]:
-        share.failures.update(output.failures)
+        intake.failures.update(output.failures)
         for block in output.blocks:
             yield self._block(block.write(self._storage, seq, {}), task)
-        for group, bucket in output.buckets:
-            yield from self._buckets(share, combiner.take(group, bucket), seq, task)
-        if output.joined is not None:
-            yield from self._joined(share, output.joined, seq, task)
+        for key_group, bucket in output.buckets:
+            yield from self._buckets(intake, combiner.take(key_group, bucket), seq, task)
+        if output.indexed is not None:
+            yield from self._indexed(intake, output.indexed, seq, task)
 
-    def _joined(self, share: StreamShare, joined: IndexedTuples, seq: int, task: int) -> Iterator[WireRow]:
+    def _indexed(self, intake: StreamIntake, indexed: IndexedTuples, seq: int, task: int) -> Iterator[WireRow]:
         """Write tuples once, and their indexes for each partition."""
-        stored = StoredTuples(self._storage, seq, joined.table, joined.partitions)
-        for group, path in stored.paths.items():
-            yield self._bucket(share, group, path, b"", task)
-        for group, index in joined.indexes:
+        stored = StoredTuples(self._storage, seq, indexed.table, indexed.partitions)
+        for key_group, path in stored.paths.items():
+            yield self._bucket(intake, key_group, path, b"", task)
+        for key_group, index in indexed.indexes:
             with self._work.timed(index.operator):
-                path, payload = stored.put_index(group, index)
-            yield self._bucket(share, group, path, payload, task)
+                path, payload = stored.put_index(key_group, index)
+            yield self._bucket(intake, key_group, path, payload, task)
 
     def _buckets(
-        self, share: StreamShare, buckets: Iterable[tuple[int, Partials]], seq: int, task: int
+        self, intake: StreamIntake, buckets: Iterable[tuple[int, Partials]], seq: int, task: int
     ) -> Iterator[WireRow]:
-        for group, bucket in buckets:
+        for key_group, bucket in buckets:
             with self._work.timed(bucket.operator):
                 path, payload = put_bucket(self._storage, seq, bucket)
-            yield self._bucket(share, group, path, payload, task)
+            yield self._bucket(intake, key_group, path, payload, task)
 
-    def _bucket(self, share: StreamShare, group: int, path: str, payload: bytes, task: int) -> WireRow:
-        origin = {"task": task, "number": share.next_bucket()}
-        body = orjson.dumps({"path": path, "stream": share.stream.id, **origin}).decode()
-        return WireRow(self._partitions[group], BUCKET, body, payload)
+    def _bucket(self, intake: StreamIntake, key_group: int, path: str, payload: bytes, task: int) -> WireRow:
+        origin = {"task": task, "number": intake.next_bucket()}
+        body = orjson.dumps({"path": path, "stream": intake.stream.id, **origin}).decode()
+        return WireRow(self._partitions[key_group], BUCKET, body, payload)
 
-    def _dead_letters(self, share: StreamShare, seq: int, task: int) -> Iterator[WireRow]:
-        if share.dead_letters:
-            table = pa.concat_tables(share.dead_letters)
+    def _dead_letters(self, intake: StreamIntake, seq: int, task: int) -> Iterator[WireRow]:
+        if intake.dead_letters:
+            table = pa.concat_tables(intake.dead_letters)
             path = put_block(self._storage, DEAD_LETTERS, seq, table)
-            entry = {"dead_letters": True, "stream": share.stream.id, "path": path, "rows": table.num_rows}
+            entry = {"dead_letters": True, "stream": intake.stream.id, "path": path, "rows": table.num_rows}
             yield self._block(entry, task)
 
     def _block(self, entry: dict[str, Any], task: int) -> WireRow:
@@ -293,7 +293,7 @@ class _Samples:
             self.by_input.setdefault(operators.name, []).append(sample)
 
 
-def _read_again(readers: Sequence[tuple[StreamShare, Any]]) -> set[str]:
+def _read_again(readers: Sequence[tuple[StreamIntake, Any]]) -> set[str]:
     """Return the columns that replays need to be admitted what their origin, the first reader, admitted.
 
     That is the event time, and all columns where tuples may be late for them alone.
@@ -307,7 +307,7 @@ def _read_again(readers: Sequence[tuple[StreamShare, Any]]) -> set[str]:
 
 
 def even_share(total: int, target: int) -> int:
-    """Return how many each share has when a total is split evenly into shares of about ``target``."""
+    """Return how many each intake has when a total is split evenly into intakes of about ``target``."""
     return -(-total // max(1, round(total / target)))
 
 

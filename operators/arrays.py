@@ -11,6 +11,8 @@ import pyarrow as pa
 Numbers = npt.NDArray[Any]
 # positions in another array: of rows, of entries
 Places = npt.NDArray[np.int32]
+# a bitmap of tuples, 64 a word; bits beyond the last tuple are 0
+TupleBits = npt.NDArray[np.uint64]
 
 
 def plain_numbers(array: pa.Array) -> Numbers | None:

@@ -18,7 +18,7 @@ from braid.operators.epoch_state import Clocks, EpochChange, EpochState
 from braid.operators.event_times import EARLIEST, LATEST
 from braid.operators.expressions import Expression
 from braid.operators.lookup.lookups import TupleJoin
-from braid.operators.predicates.query_set import Words, pack, words_for
+from braid.operators.predicates.query_set import QuerySets, pack, words_for
 from braid.operators.queries import Query, query_from_json
 
 UNGROUPED = 0
@@ -216,7 +216,7 @@ class LiveQueries(EpochState):
             operators.setdefault(live.operator, []).append(live)
         return operators
 
-    def changelog_set_since(self, epoch: int) -> Words:
+    def changelog_set_since(self, epoch: int) -> QuerySets:
         """Return the changelog-set between ``epoch`` and now, shape (1, words): thesis eq. 4.1 and 4.2.
 
         Bit s is 1 when slot s holds the same query at both. The AND of all changelog-sets in between says the same;

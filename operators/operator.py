@@ -97,7 +97,7 @@ class ChunkOutput:
 
     blocks: list[ResultBlock] = field(default_factory=list)
     buckets: list[tuple[int, Partials]] = field(default_factory=list)
-    joined: IndexedTuples | None = None
+    indexed: IndexedTuples | None = None
     failures: dict[str, str] = field(default_factory=dict)
 
 

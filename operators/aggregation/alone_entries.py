@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from braid.operators import kernels
-from braid.operators.arrays import Numbers, Places
-from braid.operators.predicates.query_set import Bools, Words
+from braid.operators.arrays import Numbers, Places, TupleBits
+from braid.operators.predicates.query_set import Bools
 from braid.operators.query_parts import Measure
 from braid.operators.state.components import COUNT_NAME, Component, Encoded, components_of, count_name
 from braid.operators.state.sliced_tuples import SlicedTuples
@@ -154,30 +154,30 @@ class RunEntries:
         self._ends: list[Ends] = []
         self._shifts: list[dict[str, int]] = []
 
-    def add_query(self, words: Words, measures: int, window: int, begin: int) -> None:
-        """Add up the tuples of a query that have their bit in ``words``; it sees those from ``begin`` on (µs).
+    def add_query(self, bits: TupleBits, measures: int, window: int, begin: int) -> None:
+        """Add up the tuples of a query that have their bit in ``bits``; it sees those from ``begin`` on (µs).
 
         Its list of measures and its window are given by their numbers.
         """
         added, columns, entries = self._added[measures], self._columns, self._key.length
         begins = {component.name: columns[component.name].length - entries for component, _ in added}
         ends = np.empty(len(self._layout.edges), dtype=np.int64)
-        tuples, at = kernels.count_set(words), self._layout.at(window, begin)
+        tuples, at = kernels.count_set(bits), self._layout.at(window, begin)
         if not tuples:
             ends[:] = entries
         elif tuples * _SPARSE < self._layout.size:
-            self._add_numbered(words, tuples, self._encoded[measures], at, ends)
+            self._add_numbered(bits, tuples, self._encoded[measures], at, ends)
         else:
-            self._add_addressed(words, added, at, ends)
+            self._add_addressed(bits, added, at, ends)
         self._ends.append(ends)
         self._shifts.append(begins)
 
     def _add_numbered(
-        self, words: Words, tuples: int, encoded: Mapping[Measure, Encoded], at: Places, ends: Ends
+        self, bits: TupleBits, tuples: int, encoded: Mapping[Measure, Encoded], at: Places, ends: Ends
     ) -> None:
         """Add few tuples up: their places are numbered first."""
         rows, codes = np.empty(tuples, dtype=np.int32), np.empty(tuples, dtype=np.int32)
-        kernels.list_set(rows, words)
+        kernels.list_set(rows, bits)
         places, first = kernels.take(at, rows), np.empty(tuples, dtype=np.int64)
         count = kernels.number(codes, first, self._scratch[COUNT_NAME], places, 0)
         places = places[first[:count]]
@@ -191,7 +191,9 @@ class RunEntries:
         for name, numbers in totals.items():
             self._columns[name].append(numbers)
 
-    def _add_addressed(self, words: Words, added: Sequence[tuple[Component, Numbers]], at: Places, ends: Ends) -> None:
+    def _add_addressed(
+        self, bits: TupleBits, added: Sequence[tuple[Component, Numbers]], at: Places, ends: Ends
+    ) -> None:
         """Add tuples up in arrays of all places, which are as before afterwards."""
         layout, key, all_counts = self._layout, self._key, self._columns[COUNT_NAME]
         counts, is_counted, pairs = self._scratch[COUNT_NAME], False, list[tuple[Numbers, Numbers]]()
@@ -200,14 +202,14 @@ class RunEntries:
             if component.dtype.kind == "c":
                 pairs.append((total, numbers))
             elif is_counted:
-                kernels.merge_at_set(_WAYS[component.merge], total, at, numbers, words)
+                kernels.merge_at_set(_WAYS[component.merge], total, at, numbers, bits)
             else:
-                kernels.count_and_merge_at_set(_WAYS[component.merge], counts, total, at, numbers, words)
+                kernels.count_and_merge_at_set(_WAYS[component.merge], counts, total, at, numbers, bits)
                 is_counted = True
         for (a, to_a), (b, to_b), (c, to_c) in zip(pairs[::3], pairs[1::3], pairs[2::3], strict=True):  # a deviation's
-            kernels.add_pairs_at_set(a, b, c, at, to_a, to_b, to_c, words)
+            kernels.add_pairs_at_set(a, b, c, at, to_a, to_b, to_c, bits)
         if not is_counted:
-            kernels.count_at_set(counts, at, words)
+            kernels.count_at_set(counts, at, bits)
         found, room = self._found, layout.size + 1
         arrays = key.with_room(room), all_counts.with_room(room)
         count = kernels.take_occupied(found, *arrays, key.length, counts, layout.key, layout.edges, ends)

@@ -119,7 +119,7 @@ class JoinSource:
         if wanted:
             ids = [query for operator in self._operators if operator.columns for query in operator.joins]
             with work.timed(self._index_name), isolate_failures(ids, output.failures):
-                output.joined = index_tuples(arrived.tuples, arrived.times, wanted)
+                output.indexed = index_tuples(arrived.tuples, arrived.times, wanted)
 
     def _process(
         self, operator: InputOperator, arrived: Arrived

@@ -18,11 +18,10 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from braid.operators.arrays import Numbers
+from braid.operators.arrays import Numbers, TupleBits
 from braid.operators.expressions import Call, Column, Expression, columns_of, text_of, typed_columns_of
 from braid.operators.predicates.analysis import COMPARISONS, NotIndexable, Predicate, keeps_values, outcomes
 from braid.operators.predicates.dimension import Dimension
-from braid.operators.predicates.query_set import Words
 from braid.operators.predicates.truth_set import TruthSet
 from braid.sources.core.decimals import WORD_DIGITS
 from braid.sources.core.schema import VARCHAR
@@ -36,21 +35,21 @@ _INDEXED = ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP"
 class Bitmap(Protocol):
     """Some tuples of every chunk; equal ones of the same :class:`Bitmaps` are one object."""
 
-    def of(self, chunk: Conditions) -> Words:
+    def of(self, chunk: Conditions) -> TupleBits:
         """Return the bitmap for a chunk of tuples, shape (words,), 64 tuples a word."""
 
 
 class Atom:
     """A bitmap that is worked out once a chunk."""
 
-    def of(self, chunk: Conditions) -> Words:
+    def of(self, chunk: Conditions) -> TupleBits:
         """Return the bitmap for a chunk of tuples."""
         words = chunk.bits.get(self)
         if words is None:
             words = chunk.bits[self] = self.evaluate(chunk)
         return words
 
-    def evaluate(self, chunk: Conditions) -> Words:
+    def evaluate(self, chunk: Conditions) -> TupleBits:
         """Work the bitmap out."""
         raise NotImplementedError
 
@@ -90,7 +89,7 @@ class InTruth(Atom):
         bounds = [None, *self.truth.boundaries, None]
         return [(low, high) for low, high, holds in zip(bounds, bounds[1:], self.truth.truths, strict=False) if holds]
 
-    def evaluate(self, chunk: Conditions) -> Words:
+    def evaluate(self, chunk: Conditions) -> TupleBits:
         """Compare the value with the ends of stretches."""
         return chunk.in_truth(self)
 
@@ -112,7 +111,7 @@ class TextsIn(Atom):
         """Whether the texts of each cell are in the truth set, 0 or 1; shape (cells,), uint8."""
         return self.truth.mask_over(self.truth.boundaries).view(np.uint8)
 
-    def evaluate(self, chunk: Conditions) -> Words:
+    def evaluate(self, chunk: Conditions) -> TupleBits:
         """Look texts up, each different one once where they repeat."""
         return chunk.texts_in(self)
 
@@ -124,7 +123,7 @@ class TruthBits(Atom):
     value: Value
     is_true: bool
 
-    def evaluate(self, chunk: Conditions) -> Words:
+    def evaluate(self, chunk: Conditions) -> TupleBits:
         """Evaluate the expression."""
         true, false = chunk.outcomes_of(self.value)
         return true if self.is_true else false
@@ -137,7 +136,7 @@ class Combined:
     parts: Sequence[Bitmap]
     is_all: bool
 
-    def of(self, chunk: Conditions) -> Words:
+    def of(self, chunk: Conditions) -> TupleBits:
         """Combine the bitmaps, 64 tuples in one step."""
         if not self.parts:
             return chunk.every
@@ -152,7 +151,7 @@ class Guarded:
     part: Bitmap
     conjunct: Expression
 
-    def of(self, chunk: Conditions) -> Words:
+    def of(self, chunk: Conditions) -> TupleBits:
         """Combine what its atoms are."""
         try:
             return self.part.of(chunk)

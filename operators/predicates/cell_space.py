@@ -30,7 +30,7 @@ from braid.operators.predicates import query_set
 from braid.operators.predicates.cells import LineCells, SetCells
 from braid.operators.predicates.dimension import CellLookup, Cells, Dimension
 from braid.operators.predicates.index import PredicateIndex, TupleCells
-from braid.operators.predicates.query_set import Bools, Words, words_for
+from braid.operators.predicates.query_set import Bools, QuerySets, words_for
 from braid.operators.predicates.space_key import SpaceKey
 
 NO_CELL = -1
@@ -117,7 +117,9 @@ class SetSpace:
         """Return which cells of a dimension, by its number, have tuples that some query may select."""
         return query_set.not_empty(self._axes[number])[self._numbers[number]]
 
-    def assign(self, tuple_cells: Mapping[str, Cells], length: int, rows: Places | None = None) -> tuple[Cells, Words]:
+    def assign(
+        self, tuple_cells: Mapping[str, Cells], length: int, rows: Places | None = None
+    ) -> tuple[Cells, QuerySets]:
         """Return the cell of each tuple, or of each of some ``rows``, and the query-set of each cell."""
         rows = np.arange(length, dtype=np.int32) if rows is None else rows
         if math.prod(map(len, self._axes)) <= min(_MAX_JOINT, len(rows)):
@@ -136,12 +138,12 @@ class SetSpace:
         return cell, query_sets
 
     @cached_property
-    def _all_queries(self) -> Words:
+    def _all_queries(self) -> QuerySets:
         """The query-set of all queries of the space."""
         return query_set.pack(np.ones((1, len(self.queries)), dtype=np.bool_), words_for(len(self.queries)))
 
     @cached_property
-    def _joint(self) -> tuple[Cells, Words]:
+    def _joint(self) -> tuple[Cells, QuerySets]:
         """The number of the query-set of each combination of cells, by the first dimension first; and these sets."""
         combined = self._all_queries
         for axis in self._axes:
@@ -149,7 +151,7 @@ class SetSpace:
         query_sets, numbers = query_set.distinct(combined)
         return numbers, query_sets
 
-    def for_bucket(self, cell: Cells, query_sets: Words) -> tuple[Cells, SetCells]:
+    def for_bucket(self, cell: Cells, query_sets: QuerySets) -> tuple[Cells, SetCells]:
         """Return the same cells for a bucket: ``NO_CELL`` for a tuple that no query selects, slots for bits."""
         is_selected = query_set.not_empty(query_sets)
         if not is_selected.all():
@@ -157,7 +159,7 @@ class SetSpace:
             cell = kernels.take(np.where(is_selected, numbers, np.int32(NO_CELL)), cell)
         return cell, SetCells(self.to_slots(query_sets))
 
-    def to_slots(self, query_sets: Words) -> Words:
+    def to_slots(self, query_sets: QuerySets) -> QuerySets:
         """Return query-sets of the space in the slots of the epoch."""
         bits = np.zeros((len(query_sets), self._words * 64), dtype=np.bool_)
         bits[:, self._slots] = query_set.unpack(query_sets, np.arange(len(self.queries)))
@@ -216,7 +218,7 @@ def assign_cells(space: CellSpace, tuple_cells: TupleCells, length: int) -> tupl
     return space.for_bucket(*space.assign(tuple_cells, length))
 
 
-def _query_sets_over(dimension: Dimension, queries: Sequence[LiveQuery], index: PredicateIndex) -> Words:
+def _query_sets_over(dimension: Dimension, queries: Sequence[LiveQuery], index: PredicateIndex) -> QuerySets:
     """Return the query-set of each cell of a dimension."""
     changes = np.zeros((dimension.cell_count + 1, words_for(len(queries))), dtype=np.uint64)
     for number, query in enumerate(queries):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from braid.operators.predicates import query_set
-from braid.operators.predicates.query_set import Bools, Words
+from braid.operators.predicates.query_set import Bools, QuerySets
 
 CellMap = npt.NDArray[np.int32]
 
@@ -62,7 +62,7 @@ class LineCells:
 class SetCells:
     """Cell i holds tuples with the query-set ``query_sets[i]``, in the slots of the bucket's epoch."""
 
-    query_sets: Words
+    query_sets: QuerySets
 
     @property
     def count(self) -> int:
@@ -109,7 +109,7 @@ def unite_bits(cells: Sequence[SetCells], slots: npt.NDArray[np.int64]) -> tuple
     return query_set.unpack(distinct, slots), _split(numbers, [part.count for part in cells])
 
 
-def _all_query_sets(cells: Sequence[SetCells]) -> Words:
+def _all_query_sets(cells: Sequence[SetCells]) -> QuerySets:
     """Return the query-sets of all cells; words that earlier epochs lack are empty."""
     words = max(part.query_sets.shape[1] for part in cells)
     return np.concatenate([np.pad(part.query_sets, ((0, 0), (0, words - part.query_sets.shape[1]))) for part in cells])

@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from braid.operators import kernels
-from braid.operators.arrays import Numbers, Places
+from braid.operators.arrays import Numbers, Places, TupleBits
 from braid.operators.evaluation import evaluate
 from braid.operators.expressions import Column, Expression
 from braid.operators.predicates.bitmaps import Atom, InTruth, TextsIn, Value
 from braid.operators.predicates.dimension import numeric
-from braid.operators.predicates.query_set import Words
 from braid.operators.tuples import Tuples
 from braid.sources.core.schema import VARCHAR
 
@@ -33,30 +32,30 @@ class Conditions:
     """The bitmaps of a chunk of tuples, of shape (words,), 64 tuples a word; ``bits`` has those of atoms."""
 
     def __init__(self, tuples: Tuples) -> None:
-        self.bits: dict[Atom, Words] = {}
+        self.bits: dict[Atom, TupleBits] = {}
         self._tuples = tuples
         self._words = -(-tuples.length // _BITS)
-        self._outcomes: dict[Value, tuple[Words, Words]] = {}
-        self._columns: dict[Value, tuple[Numbers, Words | None]] = {}
+        self._outcomes: dict[Value, tuple[TupleBits, TupleBits]] = {}
+        self._columns: dict[Value, tuple[Numbers, TupleBits | None]] = {}
         self._texts: dict[str, tuple[pa.Array, Places] | None] = {}
 
     @cached_property
-    def every(self) -> Words:
+    def every(self) -> TupleBits:
         """The bitmap of all tuples."""
         bits = np.packbits(np.ones(self._tuples.length, dtype=np.bool_), bitorder="little")
         return np.frombuffer(bits.tobytes() + bytes(-len(bits) % 8), dtype=np.uint64)
 
-    def true_of(self, conjunct: Expression) -> Words:
+    def true_of(self, conjunct: Expression) -> TupleBits:
         """Return the tuples at which a conjunct is true; tuples' ``failures`` tell if it cannot be evaluated."""
         return self._evaluated(self._tuples.value(conjunct))[0]
 
-    def outcomes_of(self, condition: Value) -> tuple[Words, Words]:
+    def outcomes_of(self, condition: Value) -> tuple[TupleBits, TupleBits]:
         """Return the tuples at which a condition is true, and those at which it is false; at the rest it is NULL."""
         if condition not in self._outcomes:
             self._outcomes[condition] = self._evaluated(self._value(condition))
         return self._outcomes[condition]
 
-    def in_truth(self, atom: InTruth) -> Words:
+    def in_truth(self, atom: InTruth) -> TupleBits:
         """Return the tuples at which a number is in a truth set.
 
         A column is there anyway. Any other value is compared by all its atoms at once, and not kept: its memory, which
@@ -71,7 +70,7 @@ class Conditions:
             self._columns[value] = self._compared(self._value(value))
         return self._in_stretches(*self._columns[value], atom)
 
-    def texts_in(self, atom: TextsIn) -> Words:
+    def texts_in(self, atom: TextsIn) -> TupleBits:
         """Return the tuples whose text in a column is in a truth set."""
         coded = self._coded(atom.column)
         if coded is None:
@@ -80,7 +79,7 @@ class Conditions:
         cells = atom.dimension.cells_of(Tuples({atom.column: texts}, len(texts)))
         return self._looked_up(codes, atom.table[cells])
 
-    def _evaluated(self, values: pa.Array) -> tuple[Words, Words]:
+    def _evaluated(self, values: pa.Array) -> tuple[TupleBits, TupleBits]:
         values = values.cast(pa.bool_())  # the literal NULL has a type of its own
         true, is_known = self._bitmap(values, 1), self._known(values)
         if is_known is None:
@@ -97,17 +96,17 @@ class Conditions:
         texts, codes = coded
         return evaluate(value.expression, {value.text: texts}, len(texts)).take(pa.array(codes))
 
-    def _compared(self, array: pa.Array) -> tuple[Numbers, Words | None]:
+    def _compared(self, array: pa.Array) -> tuple[Numbers, TupleBits | None]:
         """Return values as ordered numbers, and the tuples at which they are not NULL, None for all."""
         return numeric(array), self._known(array)
 
-    def _in_stretches(self, numbers: Numbers, is_known: Words | None, atom: InTruth) -> Words:
+    def _in_stretches(self, numbers: Numbers, is_known: TupleBits | None, atom: InTruth) -> TupleBits:
         words = self._among(numbers, atom)
         if is_known is None:
             return words
         return words & is_known | (~is_known & self.every if atom.truth.null else np.uint64(0))
 
-    def _among(self, numbers: Numbers, atom: InTruth) -> Words:
+    def _among(self, numbers: Numbers, atom: InTruth) -> TupleBits:
         if atom.stretches == [(None, None)]:
             return self.every
         if len(atom.stretches) > _FEW_STRETCHES:
@@ -144,16 +143,16 @@ class Conditions:
             return None
         return digits.dictionary.values, digits.numbers.astype(np.int32, copy=False)
 
-    def _looked_up(self, numbers: Places, table: Numbers) -> Words:
+    def _looked_up(self, numbers: Places, table: Numbers) -> TupleBits:
         words = np.empty(self._words, dtype=np.uint64)
         kernels.bits_of_table(words, numbers, table)
         return words
 
-    def _known(self, array: pa.Array) -> Words | None:
+    def _known(self, array: pa.Array) -> TupleBits | None:
         """Return the tuples at which a column is not NULL; None for all."""
         return self._bitmap(array, 0) if array.null_count else None
 
-    def _bitmap(self, array: pa.Array, buffer: int) -> Words:
+    def _bitmap(self, array: pa.Array, buffer: int) -> TupleBits:
         """Return a bitmap of Arrow's: of truth values, which may be anything at NULL, or of those that are no NULL."""
         if array.offset % 8:
             array = pa.concat_arrays([array, array[:0]])

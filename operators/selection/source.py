@@ -18,7 +18,7 @@ from braid.operators.operator import Arrived, ChunkOutput, Input
 from braid.operators.predicates import query_set
 from braid.operators.predicates.cell_space import set_spaces
 from braid.operators.predicates.index import TupleCells
-from braid.operators.predicates.query_set import Words
+from braid.operators.predicates.query_set import QuerySets
 from braid.operators.query_parts import SELECTION, Measure
 from braid.operators.report import Work
 from braid.operators.state.bucket_store import RESULTS, put_block
@@ -39,7 +39,7 @@ class Selected:
 
     stream: str
     columns: pa.Table
-    query_sets: Words
+    query_sets: QuerySets
     words: npt.NDArray[np.int64]
     latest_us: int
 
@@ -64,7 +64,7 @@ class Selected:
         }
 
 
-def count_per_slot(query_sets: Words) -> npt.NDArray[np.int64]:
+def count_per_slot(query_sets: QuerySets) -> npt.NDArray[np.int64]:
     """Return, for each bit of query-sets, how many rows have it: shape (64 * words,)."""
     totals = np.zeros(query_sets.shape[1] * 64, dtype=np.int64)
     kernels.count_slots(totals, query_sets)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from braid.operators import kernels
 from braid.operators.arrays import Numbers
 from braid.operators.predicates.dimension import CellLookup
-from braid.operators.predicates.query_set import Words
+from braid.operators.predicates.query_set import QuerySets
 from braid.operators.query_parts import Measure
 from braid.operators.state import components
 from braid.operators.state.addresses import Addresses
@@ -143,7 +143,7 @@ def _group_size(length: float, addresses: float) -> float:
 
 
 def tuples_alone(
-    sliced: SlicedTuples, cell: npt.NDArray[np.int32], query_sets: Words, queries: int
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], query_sets: QuerySets, queries: int
 ) -> npt.NDArray[np.int64] | None:
     """Return how many queries each tuple goes to if queries had better be added up alone; None if not.
 
@@ -168,7 +168,7 @@ def better_alone(tuples: float, entries: float, alone: float) -> bool:
 def query_by_query(
     sliced: SlicedTuples,
     cell: npt.NDArray[np.int32],
-    query_sets: Words,
+    query_sets: QuerySets,
     queries: int,
     encoded: Mapping[Measure, Encoded],
     queries_per_tuple: npt.NDArray[np.int64],

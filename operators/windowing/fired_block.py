@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from braid.operators.live_queries import LiveQuery
+from braid.operators.query_parts import AGGREGATION
 from braid.operators.state.bucket_store import RESULTS, put_window_rows
 from braid.operators.windowing.fired_rows import Fired
 from braid.sources.core.storage import Storage
-
-WINDOW_ROWS = "aggregation"
-"""What batch records call a block of rows of windows, whatever kind of operator fired them."""
 
 
 class Counted(Protocol):
@@ -51,6 +49,6 @@ class FiredBlock:
     fired: Fired
 
     def write(self, storage: Storage, seq: int, links: dict[str, str]) -> dict[str, Any]:  # noqa: ARG002
-        """Write the rows and return their entry of the batch record."""
+        """Write the rows and return their entry of the batch record; those of sessions are read as an aggregation's."""
         path = put_window_rows(storage, RESULTS, seq, self.fired.rows)
-        return block_entry(WINDOW_ROWS, self.operator, self.queries[0].query.streams[0], self.fired, path)
+        return block_entry(AGGREGATION, self.operator, self.queries[0].query.streams[0], self.fired, path)

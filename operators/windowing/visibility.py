@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from braid.operators.event_times import EARLIEST, LATEST
 from braid.operators.live_queries import LiveQuery
-from braid.operators.predicates.query_set import Words, pack
+from braid.operators.predicates.query_set import QuerySets, pack
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Visibility:
     """``cuts`` are the first times after which the set changes; ``query_sets`` has one row per stretch between cuts."""
 
     cuts: npt.NDArray[np.int64]
-    query_sets: Words
+    query_sets: QuerySets
 
     def stretch_of(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return for each time the row of ``query_sets`` that holds for it."""

@@ -145,11 +145,11 @@ class JoinPipeline:
     def _store(self, output: ChunkOutput, payloads: list[list[Payload]]) -> None:
         for group, bucket in output.buckets:
             payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
-        if output.joined is not None:
-            stored = StoredTuples(self.storage, self.seq, output.joined.table, output.joined.partitions)
+        if output.indexed is not None:
+            stored = StoredTuples(self.storage, self.seq, output.indexed.table, output.indexed.partitions)
             for partition, path in stored.paths.items():
                 payloads[partition].append(Payload(path, b""))
-            for partition, index in output.joined.indexes:
+            for partition, index in output.indexed.indexes:
                 payloads[partition].append(Payload(*stored.put_index(partition, index)))
 
     def _advance(

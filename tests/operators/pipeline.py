@@ -253,7 +253,7 @@ class Pipeline:
             assert isinstance(block, FiredBlock)
             self._take_fired(block.fired.table)
 
-    def _take_selected(self, wanted: str, columns: pa.Table, query_sets: query_set.Words) -> None:
+    def _take_selected(self, wanted: str, columns: pa.Table, query_sets: query_set.QuerySets) -> None:
         names = columns.column_names
         for live in self.live.over(wanted, SELECTION):
             mine = columns.filter(pa.array(query_set.unpack(query_sets, np.array([live.slot]))[:, 0])).to_pylist()

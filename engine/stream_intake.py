@@ -1,4 +1,4 @@
-"""One source task's share of one stream in one batch: which tuples it admits, and what becomes a dead letter."""
+"""What one source task takes in of one stream in one batch: which tuples it admits, and what becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from braid.sources.core.watermark_options import MAX_FUTURE, format_duration
 LETTERS_AT_ONCE = 1 << 16
 
 
-class StreamShare:
-    """Counts the tuples of a share and sets aside those that no query may see.
+class StreamIntake:
+    """Counts the tuples that a task reads and sets aside those that no query may see.
 
     ``watermark`` is the stream's at the start of the batch, None before its first tuple; ``planned_us`` is the
     processing time of the batch. Both are in its offset, so a batch that runs again admits the same.
@@ -70,9 +70,9 @@ class StreamShare:
         return tuples.filter(pa.array(~late))
 
     def admit_again(self, tuples: pa.Table) -> pa.Table:
-        """Count tuples that the share of another stream admitted, set those aside that are late here, return the rest.
+        """Count tuples that the intake of another stream admitted, set those aside that are late here, return the rest.
 
-        Shares of a replay that has joined its origin get what that admits; mostly both have one watermark.
+        That of a replay that has caught up gets what its origin admits; mostly both have one watermark.
         """
         times = np.asarray(tuples.column(self.stream.schema.event_time).combine_chunks().view(pa.int64()))
         self.counts["tuples"] += len(times)
