@@ -91,8 +91,8 @@ class PushStream:
         key: str | None,
         fingerprint: str,
         watermark_us: int | None = None,
-    ) -> Any:
-        """Append what ``decode`` returns and answer the outcome; a key that is known answers its first one.
+    ) -> tuple[Any, bool]:
+        """Append what ``decode`` returns; return the outcome, and whether it is the first one of a key that is known.
 
         ``late`` of the outcome counts the tuples below the watermark, which are late for certain: it never falls.
         ``ahead`` counts those that are malformed if a batch reads them now, being further ahead than ``max_future``.
@@ -100,7 +100,7 @@ class PushStream:
         """
         if key is None:
             self._check_room()
-            return self._append(decode(), size, None, None, watermark_us)
+            return self._append(decode(), size, None, None, watermark_us), False
         with self._changed:
             self._changed.wait_for(lambda: key not in self._running)
             self._running.add(key)
@@ -112,9 +112,9 @@ class PushStream:
                     raise NotAllowed(
                         f"Idempotency-Key {key!r} belongs to another request. Send a new key with a new request."
                     )
-                return outcome
+                return outcome, True
             self._check_room()
-            return self._append(decode(), size, key, fingerprint, watermark_us)
+            return self._append(decode(), size, key, fingerprint, watermark_us), False
         finally:
             with self._changed:
                 self._running.discard(key)

@@ -37,6 +37,7 @@ _SHORTEST_POLL_SECONDS = 0.05
 _POLL_SECONDS = 0.1
 _ENDED = ("RETIRED", "FINISHED")
 Events = Frame | bytes | str | Iterable[Mapping[str, Any]]
+_REPLAYED = "Idempotent-Replayed"
 _ID = re.compile(r"q-\d+", re.ASCII)
 
 
@@ -69,9 +70,12 @@ class Calls:
         return json_of(await self._send(method, path, **options), self.url, self._parse_float)
 
     async def _object(self, method: str, path: str, **options: Any) -> Object:
-        answer = await self._json(method, path, **options)
+        return self._object_in(await self._send(method, path, **options), f"{method} {path}")
+
+    def _object_in(self, response: httpx.Response, call: str) -> Object:
+        answer = json_of(response, self.url, self._parse_float)
         if not isinstance(answer, dict):
-            raise not_braid(self.url, f"{method} {path} gave {str(answer)[:80]} instead of an object")
+            raise not_braid(self.url, f"{call} gave {str(answer)[:80]} instead of an object")
         return answer
 
     async def create_stream(self, sql: str, key: str | None = None) -> Object:
@@ -115,7 +119,8 @@ class Calls:
         """Push rows; answer `{"accepted", "rejected", "errors"}`, and `missing` columns and `unknown` names, if any.
 
         `late`, if any, counts the accepted rows that are below the stream's watermark, and `ahead` those beyond its
-        `max_future`: queries that run do not see them.
+        `max_future`: queries that run do not see them. `repeated`, if any, counts the accepted rows that had come with
+        `key` before, and count once.
         `events` is a frame (pandas, Polars, Arrow), a body in `format`, or dicts, whose times may be `datetime` and
         decimals `Decimal`. A large frame is pushed in several requests, the first with `key`. Of a body that is a piece
         of a file, `first` is the number of its first line, or row, there: errors and dead letters are counted from it.
@@ -128,17 +133,23 @@ class Calls:
             content = events.encode() if isinstance(events, str) else events
         else:
             format, content = "ndjson", rows_content(cast("Iterable[Mapping[str, Any]]", events))
-        call: Object = {"content": content, "media_type": MEDIA_TYPES[format], "key": key, "query": _first(first)}
-        return await self._object("POST", f"/streams/{segment(stream)}/events", **call)
+        return await self._push_body(stream, content, MEDIA_TYPES[format], key, first)
 
     async def _push_frame(self, stream: str, frame: Any, key: str | None) -> Object:
         answer: Object = {}
         for number, content in enumerate(bodies_of(frame)):
             part_key = key if key is None or number == 0 else f"{key}-{number}"
             before = int(answer.get("accepted", 0)) + int(answer.get("rejected", 0))
-            call: Object = {"content": content, "media_type": ARROW, "key": part_key, "query": _first(before + 1)}
-            answer = added(answer, await self._object("POST", f"/streams/{segment(stream)}/events", **call))
+            answer = added(answer, await self._push_body(stream, content, ARROW, part_key, before + 1))
         return answer
+
+    async def _push_body(self, stream: str, content: bytes, media_type: str, key: str | None, first: int) -> Object:
+        query = {"first": first} if first > 1 else {}
+        call: Object = {"content": content, "media_type": media_type, "key": key, "query": query}
+        response = await self._send("POST", f"/streams/{segment(stream)}/events", **call)
+        answer = self._object_in(response, f"POST /streams/{stream}/events")
+        is_repeated = response.headers.get(_REPLAYED) == "true"
+        return {**answer, "repeated": answer["accepted"]} if is_repeated else answer
 
     async def raise_watermark(self, stream: str, time: datetime | str) -> Object:
         """Say that nothing earlier than `time` comes of a stream any more."""
@@ -397,7 +408,3 @@ class Calls:
     async def revoke_key(self, key_id: str) -> None:
         """Revoke a key."""
         await self._send("DELETE", f"/keys/{segment(key_id)}")
-
-
-def _first(number: int) -> Object:
-    return {"first": number} if number > 1 else {}

@@ -36,6 +36,7 @@ class Pushed:
     rejected: int = 0
     late: int = 0
     ahead: int = 0
+    repeated: int = 0
     pieces: int = 0
     error_count: int = 0
     errors: list[Any] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Pushed:
         self.rejected += int(answer.get("rejected", 0))
         self.late += int(answer.get("late", 0))
         self.ahead += int(answer.get("ahead", 0))
+        self.repeated += int(answer.get("repeated", 0))
         missing = answer.get("missing") or []
         self._lacking = missing if self._lacking is None else [name for name in self._lacking if name in missing]
         self.unknown += (name for name in answer.get("unknown") or [] if name not in self.unknown)
@@ -86,10 +88,14 @@ class Pushed:
                 "unknown": self.unknown,
                 "late": self.late,
                 "ahead": self.ahead,
+                "repeated": self.repeated,
             }
             print_json([totals | {name: value for name, value in optional.items() if value}])
             return
         click.echo(f"accepted {self.accepted}, rejected {self.rejected}")
+        if self.repeated:
+            which = "They" if self.repeated == self.accepted else f"{self.repeated} of the accepted rows"
+            note(f"{which} had come with this --key before, and count once.")
         if self.late:
             click.echo(
                 f"{self.late} of the accepted rows {'is' if self.late == 1 else 'are'} late, below the watermark of"

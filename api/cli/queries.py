@@ -127,6 +127,10 @@ def replace(braid: Client, id_or_name: str, sql: str, no_drain: bool, wait: floa
     query = braid.replace_query(id_or_name, sql, drain=not no_drain, wait=wait, key=key)
     replaced = query["replaces"]
     _announce(query, f"; it replaces {replaced}, whose rows are there: braid results {replaced}", as_json)
+    begins = ", ".join(f"{time} ({stream})" for stream, time in query["active_from"].items() if time)
+    if begins and not (as_json or (query.get("operator") or "selection").startswith("selection")):
+        partial = "A window that was open then has only those, and is marked `_partial`."
+        note(f"It sees what is later than {begins}. {partial}")
 
 
 @click.command(

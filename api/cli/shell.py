@@ -25,14 +25,13 @@ from braid.api.cli.queries import present, query_summaries
 from braid.api.cli.query import follow_and_retire
 from braid.api.cli.sql import print_outcome
 from braid.api.cli.statements import is_query, open_part, split, words
-from braid.api.cli.streams import ending, stream_summary
+from braid.api.cli.streams import ending, stream_summary, table_summary
 from braid.api.cli.table import ColumnDigits
 from braid.api.cli.watch import watch_query
 from braid.client import BraidError, Client, QueryFailed, Refused, Unreachable
 from braid.session.sql.parsing.tokenizer import RESERVED
 
 _WORDS = sorted(RESERVED | {"STREAM", "STREAMS", "TABLE", "TABLES", "QUERY", "QUERIES", "SHOW", "DESCRIBE", "RANGE"})
-_TABLE_FIELDS = ("name", "queries", "refreshed_at")
 _TIMEOUT_SECONDS = 30.0
 _HELP = r"""A statement ends with a semicolon and may take several lines. SELECT follows its rows until Ctrl-C.
 
@@ -124,7 +123,7 @@ class _Statements:
         if not name:
             for title, items in (
                 ("Streams", [stream_summary(stream) for stream in self._braid.streams()]),
-                ("Tables", [{field: table[field] for field in _TABLE_FIELDS} for table in self._braid.tables()]),
+                ("Tables", [table_summary(table) for table in self._braid.tables()]),
                 ("Queries", query_summaries(present(self._braid.queries()))),
             ):
                 if items:

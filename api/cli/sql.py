@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -12,7 +12,7 @@ from braid.api.cli.command import SQL, CliCommand, json_option, with_client
 from braid.api.cli.output import print_fields, print_json, print_list
 from braid.api.cli.plan import print_plan
 from braid.api.cli.queries import query_summaries
-from braid.api.cli.streams import ending, stream_summary
+from braid.api.cli.streams import NO_STREAM, NO_TABLE, ending, stream_summary, table_summary
 from braid.client import Client
 
 
@@ -55,10 +55,8 @@ def print_outcome(statement: str, answer: Any, as_json: bool, in_shell: bool = F
         typed = (f"\\watch {name}", f"DROP QUERY '{name}'")
         rows, drop = typed if in_shell else (f"braid results {name} --follow", f"braid drop {name}")
         click.echo(f"query {name} is {answer['state']}; `{rows}` prints its rows, `{drop}` retires it")
-    elif words == ["show", "queries"]:
-        print_list(query_summaries(answer["queries"]), as_json, _NONE["queries"])
-    elif words == ["show", "streams"]:
-        print_list([stream_summary(stream) for stream in answer["streams"]], as_json, _NONE["streams"])
+    elif words[0] == "show":
+        print_list(_SUMMARIES[words[1]](answer[words[1]]), as_json, _NONE[words[1]])
     else:
         print_answer(answer, as_json)
 
@@ -88,8 +86,13 @@ def _list_in(answer: Any) -> list[Mapping[str, Any]] | None:
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _NONE = {
-    "streams": "no stream is declared yet",
-    "tables": "no table is declared yet",
+    "streams": NO_STREAM,
+    "tables": NO_TABLE,
     "queries": "no query is registered",
+}
+_SUMMARIES: dict[str, Callable[[list[Any]], list[dict[str, Any]]]] = {
+    "streams": lambda streams: [stream_summary(stream) for stream in streams],
+    "tables": lambda tables: [table_summary(table) for table in tables],
+    "queries": query_summaries,
 }
 _ENVELOPE = {"streams", "tables", "queries", "rows", "cursor", "next_cursor", "end"}

@@ -11,6 +11,7 @@ from braid.api.cli.command import NAME, CliCommand, json_option, wait_option, wi
 from braid.api.cli.output import RowWriter, print_fields, print_json, print_list
 from braid.client import Client
 
+NO_STREAM, NO_TABLE = "no stream is declared yet", "no table is declared yet"
 _PAGE_LETTERS = 1000
 
 
@@ -45,19 +46,27 @@ def streams(braid: Client, name: str | None, dead_letters: bool, limit: int | No
     if name is None:
         declared = braid.streams()
         shown = declared if as_json else [stream_summary(item) for item in declared]
-        print_list(shown, as_json, "no stream is declared yet")
+        print_list(shown, as_json, NO_STREAM)
         return
     stream = braid.stream(name)
     print_fields(stream if as_json else stream | ending(stream), as_json)
 
 
-@click.command(short_help="List the static tables.", cls=CliCommand, examples=("braid tables", "braid tables --json"))
+@click.command(
+    short_help="List the static tables, or show one.",
+    cls=CliCommand,
+    examples=("braid tables", "braid tables packs", "braid tables --json"),
+)
+@click.argument("name", type=NAME, required=False)
 @json_option
 @with_client
-def tables(braid: Client, as_json: bool) -> None:
-    """List the static tables that queries can join with."""
+def tables(braid: Client, name: str | None, as_json: bool) -> None:
+    """List the static tables that queries can join with, or show the table NAME."""
+    if name is not None:
+        print_fields(braid.table(name), as_json)
+        return
     declared = braid.tables()
-    print_list(declared if as_json else _readable(declared), as_json, "no table is declared yet")
+    print_list(declared if as_json else [table_summary(table) for table in declared], as_json, NO_TABLE)
 
 
 @click.command(
@@ -130,22 +139,8 @@ def ending(stream: Mapping[str, Any]) -> dict[str, str]:
     return {"watermark": "ended"} if stream.get("ended") else {}
 
 
-def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write columns as in SQL, and put them last, where a narrow terminal shortens them."""
-    readable = []
-    for item in items:
-        fields = {name: value for name, value in item.items() if name != "columns"} | ending(item)
-        if isinstance(source := item.get("source"), Mapping):
-            fields["source"] = " ".join(str(source[part]) for part in ("connector", "format") if source.get(part))
-        if "columns" in item:
-            fields["columns"] = _columns(item["columns"])
-        readable.append(fields)
-    return readable
-
-
-def _columns(columns: Any) -> Any:
-    if isinstance(columns, Mapping):
-        return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    if isinstance(columns, list) and all(isinstance(column, Mapping) and "name" in column for column in columns):
-        return ", ".join(f"{column['name']} {column.get('type', '')}".rstrip() for column in columns)
-    return columns
+def table_summary(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a list of tables shows, the columns last, where a narrow terminal shortens them."""
+    shown = {field: table[field] for field in ("name", "queries", "refreshed_at") if field in table}
+    columns = ", ".join(f"{column['name']} {column['type']}" for column in table.get("columns", ()))
+    return {**shown, "columns": columns}

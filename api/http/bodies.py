@@ -18,6 +18,8 @@ from braid.session.state.requests import Outcome
 from braid.sources.core.errors import MalformedRequest, TooLarge
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+"""The header of an answer that a push with the same key had before."""
 IDENTITY = "identity"
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from braid.api.http.bodies import (
     IDENTITY,
+    REPLAYED,
     answer_once,
     content_encoding,
     fingerprint,
@@ -101,7 +102,8 @@ async def push_events(
     columns and have such names: one may be misspelt. So is a name close to a column's that some rows of NDJSON have.
     `late` counts the accepted rows that are below the stream's watermark already, if any, and `ahead` those that are
     more than its `max_future` ahead of now: queries that run do not see them, and they become dead letters. Others may
-    turn out late when they are read.
+    turn out late when they are read. Where the `Idempotency-Key` had come with the same push before, the answer has the
+    header `Idempotent-Replayed: true`: no row is added.
     """
     service.check_running()
     service.session.streams.check_open(name)
@@ -113,20 +115,21 @@ async def push_events(
 
     limits = service.settings.body_limits
 
-    def push() -> bytes:
+    def push() -> Response:
         definition = service.session.streams.definition(name)  # it may have been dropped while the body came
         stream, stored = service.pushes.stream(definition), definition.schema.stored
-        pushed = stream.push(
+        pushed, is_repeated = stream.push(
             lambda: decode(unpack(body, encoding, limits), content_type, stored, limits).numbered_from(first),
             len(body),
             scoped,
             fingerprint(request, body),
             service.session.streams.watermark(name),
         )
-        return orjson.dumps(pushed)
+        headers = {REPLAYED: "true"} if is_repeated else None
+        return Response(orjson.dumps(pushed), media_type="application/json", headers=headers)
 
     limiter = service.decoders if len(body) > LARGE_BYTES or encoding != IDENTITY else None
-    return Response(await to_thread.run_sync(push, limiter=limiter), media_type="application/json")
+    return await to_thread.run_sync(push, limiter=limiter)
 
 
 @router.post(

@@ -49,7 +49,7 @@ class World:
 
     def push(self, key: str | None, fingerprint: str = "f", tuples: int = 1) -> Any:
         """Push so many tuples, and return the outcome."""
-        return self.stream.push(lambda: Decoded(tuples_of(*range(tuples)), []), 100, key, fingerprint)
+        return self.stream.push(lambda: Decoded(tuples_of(*range(tuples)), []), 100, key, fingerprint)[0]
 
     def files(self) -> dict[str, int]:
         """Return the files with outcomes, and when each was written."""
@@ -139,7 +139,7 @@ def test_nobody_waits_for_a_log_that_is_opened_but_who_pushes_to_it(
     all_pushes = Pushes(Storage(str(tmp_path)), 100.0, ROOM, lambda _: offsets)
 
     def push(definition: StreamDefinition) -> Any:
-        return all_pushes.stream(definition).push(lambda: Decoded(tuples_of(1), []), 100, None, "")
+        return all_pushes.stream(definition).push(lambda: Decoded(tuples_of(1), []), 100, None, "")[0]
 
     with ThreadPoolExecutor() as pool:
         slow = [pool.submit(push, DEFINITION) for _ in range(2)]
@@ -164,7 +164,7 @@ def test_nothing_is_acknowledged_once_its_folder_is_gone(tmp_path: Path, lost: s
     other = replace(DEFINITION, id="s2", name="other")
 
     def push(definition: StreamDefinition) -> Any:
-        return pushes_of_all.stream(definition).push(lambda: Decoded(tuples_of(1), ()), 10, None, "f")
+        return pushes_of_all.stream(definition).push(lambda: Decoded(tuples_of(1), ()), 10, None, "f")[0]
 
     assert push(DEFINITION)["accepted"] == 1
     folder = storage.local_path(lost).resolve()

@@ -276,9 +276,15 @@ def build_app(service: Playback) -> FastAPI:
         row = {"reason": "late", "detail": name, "received_at": STREAM["clock"], "tuple": {}, "raw": None}
         return answer({"rows": [row], "cursor": "1"})
 
+    table = {"name": "packs", "columns": [{"name": "gem_pack", "type": "INT"}], "queries": 3, "refreshed_at": None}
+
     @app.get("/tables")
     def list_tables() -> Response:
-        return answer([{"name": "packs", "columns": [{"name": "gem_pack", "type": "INT"}], "rows": 3}])
+        return answer([table])
+
+    @app.get("/tables/{name}")
+    def one_table(name: str) -> Response:
+        return answer(table | {"name": name})
 
     @app.post("/tables/{name}/refresh")
     def refresh(name: str, wait: float = 0) -> Response:

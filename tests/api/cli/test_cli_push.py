@@ -151,6 +151,23 @@ def test_push_says_how_many_rows_were_late(service: Playback, braid: Braid, tmp_
     assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
 
 
+def test_push_says_that_it_repeats(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.json"
+    file.write_text("[]")
+    first = answer({"accepted": 3, "rejected": 0, "errors": []})
+    again = answer({"accepted": 3, "rejected": 0, "errors": []})
+    again.headers["Idempotent-Replayed"] = "true"
+    service.play(again)
+    result = braid("push", "purchases", str(file), "--key", "k")
+    assert result.stdout == "accepted 3, rejected 0\n"
+    assert result.stderr == "They had come with this --key before, and count once.\n"
+    service.play(first, again)
+    result = braid("push", "purchases", str(file), str(file), "--key", "k")
+    assert result.stderr == "3 of the accepted rows had come with this --key before, and count once.\n"
+    service.play(again)
+    assert json.loads(braid("push", "purchases", str(file), "--key", "k", "--json").stdout)["repeated"] == 3
+
+
 def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text('{"a": 1}\nbad\n{"a": 2}')

@@ -90,6 +90,20 @@ def test_drop_says_what_goes_with_it(service: Playback, braid: Braid) -> None:
     assert braid("drop", "--stream", "purchases", "--cascade").stderr == "", "nothing goes a second time"
 
 
+@pytest.mark.parametrize(("operator", "is_windowed"), [("aggregation:s-1:k", True), ("selection:s-1", False)])
+def test_replace_says_which_rows_the_new_query_sees(
+    service: Playback, braid: Braid, operator: str, is_windowed: bool
+) -> None:
+    begins = {"purchases": "2026-01-01T00:00:04Z", "sales": None}
+    query = {"id": "q-9", "state": "RUNNING", "replaces": "q-1", "active_from": begins, "operator": operator}
+    service.play(answer(query, 201))
+    result = braid("replace", "cheap", "SELECT 1")
+    assert service.last().query["drain"] == "true"
+    assert result.stdout == "query q-9 is RUNNING; it replaces q-1, whose rows are there: braid results q-1\n"
+    said = "It sees what is later than 2026-01-01T00:00:04Z (purchases). A window that was open then has only those,"
+    assert result.stderr == f"{said} and is marked `_partial`.\n" * is_windowed
+
+
 def test_drop_of_what_is_not_there_is_refused(braid: Braid) -> None:
     result = braid("drop", "nothing")
     assert result.exit_code == 1

@@ -50,7 +50,12 @@ def test_one_stream_is_shown_field_by_field(braid: Braid) -> None:
 
 
 def test_tables_are_listed(braid: Braid) -> None:
-    assert braid("tables").stdout.splitlines()[1].split() == ["packs", "3", "gem_pack", "INT"]
+    assert braid("tables").stdout.splitlines()[1].split() == ["packs", "3", "-", "gem_pack", "INT"]
+
+
+def test_one_table_is_shown_field_by_field(braid: Braid) -> None:
+    lines = [" ".join(line.split()) for line in braid("tables", "packs").stdout.splitlines()]
+    assert lines == ["name packs", "queries 3", "refreshed_at -", "", "columns", "name type", "gem_pack INT"]
 
 
 def test_a_table_is_refreshed(braid: Braid) -> None:
