@@ -158,7 +158,7 @@ def summary_lines(totals: Totals, registered: int, retired: int) -> list[str]:
     lines = [
         f"  queries             {registered} registered, {retired} retired",
         f"  rows read           {sum(totals.tuples.values()):,} ({tuples})",
-        f"  rows delivered      {sum(totals.rows.values()):,}, of which {totals.rows_read:,} were read here",
+        f"  rows delivered      {sum(totals.rows.values()):,} by all queries; the demo read {totals.rows_read:,}",
         f"  deployment latency  median {_figures(deployments)}",
         f"  event-time latency  median {_figures(latencies)}",
     ]

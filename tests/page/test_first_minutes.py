@@ -104,12 +104,12 @@ def test_from_nothing_to_rows_a_chart_a_plan_and_back(browser: Browser, fresh_se
         assert shown == kept[upto - len(shown) + 1 : upto + 1][::-1], "no row is missing"
 
         # stop
-        page.get_by_role("button", name="Stop", exact=True).click()
-        page.get_by_role("dialog").get_by_role("button", name="Stop it").click()
+        page.get_by_role("button", name="Drop", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Drop it").click()
         expect(page.locator("#shown .state")).to_have_text("retired", timeout=SECONDS * 1000)
         expect(page.get_by_text("The query has ended: no more rows will come.")).to_be_visible()
         expect(page.get_by_text("No query is RUNNING.")).to_be_visible()
-        person.picture("minutes-7-stopped")
+        person.picture("minutes-7-dropped")
 
 
 def test_by_keyboard_alone(browser: Browser, service: Any, api: Api) -> None:
@@ -144,7 +144,7 @@ def test_by_keyboard_alone(browser: Browser, service: Any, api: Api) -> None:
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("tab", name="Plan")).to_be_focused()
         expect(page.get_by_role("img", name=f"Plan of query {query}")).to_be_visible()
-        tab_to(page, "Stop", "button", "Shift+Tab")
+        tab_to(page, "Drop", "button", "Shift+Tab")
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Keep it")).to_be_focused()
         page.keyboard.press("Tab")

@@ -92,7 +92,7 @@ def test_a_failed_query_says_why(rest: Rest, person: Visit) -> None:
     rest.commit(failures={query["id"]: "division by a fish"})
     page = person.open(f"#/queries/{query['id']}")
     expect(page.locator("#shown .problem").first).to_have_text("division by a fish")
-    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    expect(page.get_by_role("button", name="Drop")).to_have_count(0)
 
 
 def test_recorded_data_is_not_behind(rest: Rest, person: Visit) -> None:
@@ -129,23 +129,23 @@ def test_a_query_that_is_not_there_says_so(person: Visit) -> None:
     expect(page.get_by_role("button", name="Edit a copy")).to_have_count(0)
 
 
-def test_a_query_is_stopped_only_when_that_is_meant(rest: Rest, person: Visit) -> None:
+def test_a_query_is_dropped_only_when_that_is_meant(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL, name="everything")
     page = person.open(f"#/queries/{query['id']}")
-    stop = page.get_by_role("button", name="Stop", exact=True)
+    drop = page.get_by_role("button", name="Drop", exact=True)
     for answer in ("Escape", "Enter"):  # the first button of the dialog keeps it
-        stop.click()
+        drop.click()
         expect(page.get_by_role("dialog")).to_be_visible()
         page.keyboard.press(answer)
         expect(page.get_by_role("dialog")).to_have_count(0)
-        expect(stop).to_be_focused()
-    stop.click()
+        expect(drop).to_be_focused()
+    drop.click()
     page.evaluate("location.hash = '#/streams/purchases'")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.go_back()
     assert rest.get(f"/queries/{query['id']}")["state"] == "RUNNING"
-    stop.click()
-    page.get_by_role("button", name="Stop it").click()
+    drop.click()
+    page.get_by_role("button", name="Drop it").click()
     expect(page.locator("#shown .state")).to_have_text("draining")
     expect(page.locator("#announcer")).to_have_text("Query everything is DRAINING.")
 
@@ -281,8 +281,8 @@ def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, si
         page.get_by_role("tab", name="About").click()
         expect(page.get_by_text("team=shop")).to_be_visible()
         check("about")
-        page.get_by_role("button", name="Stop").click()
-        check("stop")
+        page.get_by_role("button", name="Drop").click()
+        check("drop")
         page.get_by_role("button", name="Keep it").click()
         page.get_by_role("link", name="Plan").click()
         expect(page.get_by_role("img", name="Plan of everything that runs")).to_be_visible()

@@ -6,7 +6,7 @@ import { layoutOf } from "./columns.js";
 import { confirmed, deletedWithReaders } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, say, set } from "./dom.js";
-import { clockTime, count, duration, stateOf } from "./format.js";
+import { clockTime, count, duration, plural, stateOf } from "./format.js";
 import { operatorText, planView } from "./plan.js";
 import { every, refreshAll } from "./poll.js";
 import { tabs } from "./tabs.js";
@@ -25,7 +25,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
   const buttons = {
     pause: el("button", { type: "button", hidden: true, onclick: () => act("pause") }, "Pause"),
     resume: el("button", { type: "button", hidden: true, onclick: () => act("resume") }, "Resume"),
-    stop: el("button", { type: "button", hidden: true, onclick: stop }, "Stop"),
+    drop: el("button", { type: "button", hidden: true, onclick: drop }, "Drop"),
   };
   const copy = el("button", { type: "button", class: "quiet", onclick: () => query && edit(query.sql) }, "Edit a copy");
   const sql = el("pre", { class: "sql-text", tabindex: "0", "aria-label": "SQL of the query", hidden: true });
@@ -118,17 +118,17 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
     say(error, wrong ?? "");
     error.hidden = !wrong;
     const ended = ENDED.includes(query.state);
-    buttons.stop.hidden = ended;
-    say(buttons.stop, query.state === "DRAINING" ? "Stop at once" : "Stop");
+    buttons.drop.hidden = ended;
+    say(buttons.drop, query.state === "DRAINING" ? "Drop at once" : "Drop");
     buttons.pause.hidden = !(can.pause && query.state === "RUNNING");
     buttons.resume.hidden = !(can.resume && query.state === "PAUSED");
     definitions(facts, [
       ["Rows", count(query.rows_out)],
       ["Latency", duration(query.event_time_latency_seconds)],
       ["Deployed in", duration(query.deployment_latency_seconds)],
-      ["Shares with", plan ? count(plan.shares_with.count) : "–"],
-      ["Share of cost", percent(plan?.statistics.cost_share)],
-      ["Selects", percent(selectivity(plan))],
+      ["Shares with", plan ? plural(plan.shares_with.count, "query", "queries") : "–"],
+      ["Costs", percent(plan?.statistics.cost_share, "of all queries")],
+      ["Selects", percent(selectivity(plan), "of rows")],
     ]);
     showAbout();
     rows.waits(query, ended);
@@ -197,14 +197,14 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
     await attempt(() => post(`/queries/${encodeURIComponent(id)}/${what}`));
   }
 
-  async function stop() {
+  async function drop() {
     const drain = query.state !== "DRAINING";
     const name = query.name ? `${query.name} (${query.id})` : query.id;
     const detail = drain
-      ? "Rows of windows that are complete still come; then it is retired. A stopped query does not start again."
+      ? "Rows of windows that are complete still come; then it is retired. A dropped query does not start again."
       : "No further row will come.";
-    if (!(await confirmed(`Stop ${name}?`, detail, "Keep it", "Stop it"))) return;
-    await attempt(() => deletedWithReaders(`/queries/${encodeURIComponent(id)}?drain=${drain}`, "Stop them, too"));
+    if (!(await confirmed(`Drop ${name}?`, detail, "Keep it", "Drop it"))) return;
+    await attempt(() => deletedWithReaders(`/queries/${encodeURIComponent(id)}?drain=${drain}`, "Drop them, too"));
   }
 
   async function attempt(call) {
@@ -226,7 +226,10 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
   return end;
 }
 
-const percent = (share) => (share === null || share === undefined ? "–" : `${Number((share * 100).toPrecision(2))} %`);
+/** Return a share in percent, and `of` what. */
+function percent(share, of = "") {
+  return share === null || share === undefined ? "–" : `${Number((share * 100).toPrecision(2))} % ${of}`.trim();
+}
 
 function selectivity(plan) {
   const shares = Object.values(plan?.statistics.selectivity ?? {});
