@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from braid.operators.derived import Behind, derived_stream
-from braid.session.state.query_record import QueryRecord, full_name
+from braid.session.commands.query_lookup import QueryLookup
+from braid.session.state.query_record import QueryRecord
+from braid.session.state.query_table import READABLE
 from braid.session.state.session_state import SessionState
 from braid.sources.connectors.one_row import is_one_row, one_row_stream
 from braid.sources.core.errors import NotAllowed
 from braid.sources.core.schema import StreamDefinition
 
+_MAX_NAMED = 100
+
 
 class NamedRelations(Mapping[str, StreamDefinition]):
-    """Streams by name, and the queries of a tenant by name or id, as derived streams."""
+    """Streams by name, and the queries of a tenant by name or id, as derived streams.
 
-    def __init__(self, streams: Mapping[str, StreamDefinition], state: SessionState, tenant: str | None) -> None:
+    It is iterated over the names of streams, and of the last queries with a name that can be read.
+    """
+
+    def __init__(
+        self, streams: Mapping[str, StreamDefinition], state: SessionState, lookup: QueryLookup, tenant: str | None
+    ) -> None:
         self._streams = streams
         self._state = state
+        self._lookup = lookup
         self._tenant = tenant
 
     def __getitem__(self, name: str) -> StreamDefinition:
@@ -28,10 +38,11 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         if record is None:
             raise KeyError(name)
         called = record.called
-        if not record.is_readable:
+        if not record.is_readable or self._state.queries.find(record.id) is None:
+            since = f", and {READABLE} others have finished since" if record.is_readable else ""
             raise NotAllowed(
-                f"Query {called} is {record.state}, so nothing can read its rows. Create it again, or write its SELECT"
-                " as a subquery."
+                f"Query {called} is {record.state}{since}, so no query can read its rows. Create it again, or write its"
+                " SELECT as a subquery."
             )
         if (reason := record.query.emit.unreadable) is not None:
             raise NotAllowed(f"Query {called} cannot be read. {reason}")
@@ -42,15 +53,22 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         return derived_stream(record.lineage, called, [Behind(record.id, record.query)])
 
     def _query(self, name: str) -> QueryRecord | None:
-        record = self._state.queries.find(self._state.names.get(full_name(self._tenant, name), name))
+        record = self._lookup.find(name, self._tenant)
         is_seen = record is not None and self._tenant in (None, record.tenant)
         return record if is_seen else None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._streams)
+        yield from self._streams
+        yield from filter(self._is_readable, self._lookup.names_of(self._tenant)[-_MAX_NAMED:])
+
+    def _is_readable(self, name: str) -> bool:
+        try:
+            return name in self and name not in self._streams
+        except NotAllowed:
+            return False
 
     def __len__(self) -> int:
-        return len(self._streams)
+        return sum(1 for _ in self)
 
     def name_of(self, stream_id: str) -> str:
         """Return what people call a derived stream, or that of one row."""

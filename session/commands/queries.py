@@ -198,7 +198,8 @@ class Queries:
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
-        tables, relations = NamedTables(catalog, self._rows), NamedRelations(catalog, self._state, owner.tenant)
+        tables = NamedTables(catalog, self._rows)
+        relations = NamedRelations(catalog, self._state, self._lookup, owner.tenant)
         planned = plan_statement(select, relations, tables, self._settings.statement_limits)
         query = self._with_settings(planned.query)
         names = {definition.id: definition.name for definition in catalog.values()}
@@ -217,7 +218,7 @@ class Queries:
             catalog = self._state.catalog.copy()
         planned = plan_requests(
             requests,
-            NamedRelations(catalog, self._state, owner.tenant),
+            NamedRelations(catalog, self._state, self._lookup, owner.tenant),
             NamedTables(catalog, self._rows),
             self._settings.confinement,
             owner.tenant,

@@ -129,8 +129,17 @@ class QueryLookup:
             return query_id
         record = self._archive.find_name(full_name(tenant, id_or_name))
         if record is None:
-            raise unknown_query(id_or_name, self._names_of(tenant))
+            raise unknown_query(id_or_name, self.names_of(tenant))
         return record.id
+
+    def find(self, id_or_name: str, tenant: str | None) -> QueryRecord | None:
+        """Return the query that a text names, finished or not; None where there is none."""
+        query_id = self.id_in_memory(id_or_name, tenant)
+        if query_id is None:
+            return self._archive.find_name(full_name(tenant, id_or_name))
+        with self._lock:
+            record = self._state.queries.find(query_id)
+        return record or self._archive.find(number_of(query_id))
 
     def id_in_memory(self, id_or_name: str, tenant: str | None = None) -> str | None:
         """Return the same as :meth:`id_of`, and None where a file must be read to know it."""
@@ -139,8 +148,8 @@ class QueryLookup:
         with self._lock:
             return self._state.names.get(full_name(tenant, id_or_name))
 
-    def _names_of(self, tenant: str | None) -> list[str]:
-        """Return the newest names of a tenant's queries, as far as looking for one like another takes no time."""
+    def names_of(self, tenant: str | None) -> list[str]:
+        """Return the names of a tenant's queries, the newest last, as far as looking for one takes no time."""
         with self._lock:
             names = list(self._state.names)
         owned = [name.rpartition("/") for name in names[-_MAX_LIKE:]]
@@ -170,7 +179,9 @@ class QueryLookup:
     def _described(self, record: QueryRecord) -> dict[str, Any]:
         catalog = self._state.catalog
         progress = describe_progress(record, catalog, self._state.queries)
-        return {**record.describe(), "progress": progress, "waiting_for": waiting_for(record, catalog, progress)}
+        behind = self._state.queries.behind
+        read = [each for stream in record.query.streams for each in behind(stream) if each is not None]
+        return {**record.describe(), "progress": progress, "waiting_for": waiting_for(record, catalog, progress, read)}
 
     def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(query["sink"], dict):

@@ -10,6 +10,8 @@ from itertools import islice
 from braid.session.state.query_record import FINAL_STATES, QueryRecord
 from braid.sources.core.derived import lineages_of
 
+READABLE = 1000
+"""So many queries that are FINISHED can be read by others: the last ones."""
 _MIN_GONE = 1000
 
 
@@ -87,16 +89,26 @@ class QueryTable(Mapping[str, QueryRecord]):
     def settled(self, active_epoch: int, before_us: int | None = None) -> list[QueryRecord]:
         """Return the settled queries: finished ones that no operator and no batch to come knows, so they never change.
 
-        With ``before_us`` only those that finished at or before it. The cost depends on the finished queries in memory.
+        Not those that others can still read: the last ``READABLE`` that are FINISHED and no subqueries. With
+        ``before_us`` those that finished at or before it, and no others. The cost depends on the finished queries in
+        memory.
         """
         records = []
+        kept = set[str]() if before_us is not None else self._readable()
         for record in map(self.__getitem__, self.finished):
             assert record.finished_us is not None
             if before_us is not None and record.finished_us > before_us:
                 break
+            if record.id in kept:
+                continue
             if record.slot is None or (record.freed_epoch is not None and record.freed_epoch <= active_epoch):
                 records.append(record)
         return records
+
+    def _readable(self) -> set[str]:
+        """Return the ids of finished queries that others can read."""
+        records = map(self.__getitem__, reversed(self.finished))
+        return {record.id for record in islice((r for r in records if r.is_readable and not r.is_subquery), READABLE)}
 
     @property
     def unfinished(self) -> int:

@@ -37,18 +37,22 @@ _EARLIEST = "braid query --start earliest, CREATE QUERY … WITH (start = 'earli
 
 
 def waiting_for(
-    record: QueryRecord, catalog: Catalog, progress: Mapping[str, Mapping[str, Any]] | None = None
+    record: QueryRecord,
+    catalog: Catalog,
+    progress: Mapping[str, Mapping[str, Any]] | None = None,
+    read: Sequence[QueryRecord] = (),
 ) -> dict[str, Any] | None:
     """Return ``{"reason", "detail", "stream", "watermark", "window_end"}``, None once the query has rows.
 
-    ``progress`` is how far a query has read the past of its streams, as the description of the query has it.
+    ``progress`` is how far a query has read the past of its streams, as the description of the query has it, and
+    ``read`` are the queries whose rows it reads.
     ``stream`` is the one that it is about, ``watermark`` and ``window_end`` the times that are compared, None where
     there are none.
     """
     if record.rows_out:
         return None
     streams = [(stream, state) for stream in record.stream_names if (state := catalog.by_id(stream)) is not None]
-    by_state = _by_state(record, streams)
+    by_state = _by_state(record, streams, read)
     if by_state is not None:
         return by_state
     unreadable = next(_unreadable(record, catalog), None)
@@ -78,7 +82,9 @@ def _so_far(name: str, progress: Mapping[str, Any]) -> str:
     return f" Of stream {name}, {progress['fraction']:.0%} is read{left}."
 
 
-def _by_state(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -> dict[str, Any] | None:
+def _by_state(
+    record: QueryRecord, streams: Sequence[tuple[str, StreamState]], read: Sequence[QueryRecord]
+) -> dict[str, Any] | None:
     """Return why a query that does not run has no row, None for one that does."""
     match record.state:
         case "PENDING":
@@ -91,16 +97,20 @@ def _by_state(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -
             return _reason("draining", "It is on its way out: only windows that are complete already still give rows.")
         case "RETIRED" | "FINISHED":
             return next(_malformed(streams), None) or next(
-                _came_after_the_end(record, streams), _is_over(record, streams)
+                _came_after_the_end(record, streams), _is_over(record, streams, read)
             )
         case "FAILED":
             return _reason("failed", f"It failed: {record.error}")
     return None
 
 
-def _is_over(record: QueryRecord, streams: Sequence[tuple[str, StreamState]]) -> dict[str, Any]:
-    why = ""
-    if record.state == "FINISHED" and streams and all(state.tuples for _, state in streams):
+def _is_over(
+    record: QueryRecord, streams: Sequence[tuple[str, StreamState]], read: Sequence[QueryRecord]
+) -> dict[str, Any]:
+    why, empty = "", next((each for each in read if not each.rows_out), None)
+    if empty is not None:
+        why = f" Query {empty.called}, which it reads, gave no row: braid results {empty.id} says why."
+    elif record.state == "FINISHED" and (streams or read) and all(state.tuples for _, state in streams):
         why = " Rows came; WHERE, HAVING or a join let none of them through."
     set_aside = "".join(_set_aside(state) for _, state in streams)
     return _reason("ended", f"It is over, and no row will come.{why}{set_aside}")
@@ -150,7 +160,8 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
         return _reason("no_tuple", f"No row of stream {name} has been read yet.", name)
     detail = (
         f"No row of stream {name} has been read that the query sees: {state.tuples} were read, none later than"
-        f" {rfc3339(since)}, where the query begins. A query that starts at the earliest sees them, too: {_EARLIEST}."
+        f" {rfc3339(since)}, where the query begins. It sees what comes later; a query that starts at the earliest sees"
+        f" those before, too: {_EARLIEST}."
     )
     return _reason("no_tuple", detail + _set_aside(state), name)
 

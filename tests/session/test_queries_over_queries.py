@@ -12,9 +12,11 @@ from braid.router.result_reader import ResultReader
 from braid.session.access.meters import Meters
 from braid.session.access.principal import READ, Principal, Quotas
 from braid.session.access.tenant_session import TenantSession
+from braid.session.commands import named_relations
 from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import QueryRequest, Replacement
 from braid.session.commands.relations import MAX_LEVELS
+from braid.session.state import query_table
 from braid.sources.core.derived import FIRST
 from braid.sources.core.errors import Conflict, LimitReached, NotAllowed, Overloaded, UnknownObject
 from tests.session.driver import BEGINNING, SECOND, Driver
@@ -303,6 +305,27 @@ def test_the_rows_of_a_finished_query_are_read_from_the_earliest(driver: Driver)
     assert driver.state.queries[later].query.streams == ("q-1",)
     assert [change["raised"] for change in driver.changelogs() if change.get("raised")] == [{"q-1": ENDED}]
     assert driver.recovered() == driver.observed()
+
+
+def test_the_last_queries_that_finished_can_be_read_whatever_snapshots_and_restarts_come(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (query_table, named_relations):
+        monkeypatch.setattr(module, "READABLE", 2)
+    for name in ("first", "second", "third"):
+        driver.run(INNER, name=name)
+    driver.batch(clocks={"s-1": BEGINNING}, watermarks={"s-1": ENDED}, fired={"s-1": ENDED})
+    driver.flush()
+    driver.batch()
+    assert set(states(driver).values()) == {"FINISHED"}
+    driver.session.write_snapshot()
+    driver.restart()
+    with pytest.raises(NotAllowed, match=r"first is FINISHED, and 2 others have finished since, so no query can read"):
+        driver.create(OVER.format("first"))
+    with pytest.raises(NotAllowed, match=r"there are purchases, second, third\. Did you mean 'second'"):
+        driver.create(OVER.format("secon"))
+    outer = driver.create(OVER.format("second"), OVER.format("third"))
+    assert [driver.state.queries[each].query.streams for each in outer] == [(f"q-2.{outer[0]}",), (f"q-3.{outer[1]}",)]
 
 
 def test_what_a_query_over_a_query_waits_for_names_that_one(driver: Driver) -> None:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.session.state.query_record import FINAL_STATES, PENDING, RUNNING, STATES, QueryRecord
+from braid.session.state import query_table
+from braid.session.state.query_record import (
+    FAILED,
+    FINAL_STATES,
+    FINISHED,
+    PENDING,
+    RETIRED,
+    RUNNING,
+    STATES,
+    QueryRecord,
+)
 from braid.session.state.query_table import QueryTable
 from tests.session.records import record
 
@@ -50,3 +61,14 @@ def test_ids_that_are_gone_take_no_room_for_ever() -> None:
         table.remove(passing)
     assert table.after(0, 10) == [kept]
     assert len(table._ids) < 2000
+
+
+def test_finished_queries_that_can_be_read_settle_once_so_many_came_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_table, "READABLE", 2)
+    table = QueryTable()
+    kinds = {1: FINISHED, 2: RETIRED, 3: FINISHED, 4: FINISHED, 5: FAILED, 6: FINISHED}
+    for number, state in kinds.items():
+        table.add(each := record(number, state, is_subquery=number == 4))
+        table.finish(each)
+    assert [each.id for each in table.settled(0)] == ["q-1", "q-2", "q-4", "q-5"], "q-4 is nobody's to read"
+    assert [each.id for each in table.settled(0, before_us=7)] == list(table), "their retention has passed"
