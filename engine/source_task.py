@@ -1,4 +1,8 @@
-"""A source task: reads its share of a batch and turns tuples into buckets and blocks."""
+"""A source task: reads its share of a batch, and sends partitions the buckets that its tuples make.
+
+A bucket has the partial aggregates of an operator, or indexes of tuples for joins. Rows of selections are written here,
+in blocks that partitions only name.
+"""
 
 from __future__ import annotations
 
@@ -298,23 +302,23 @@ def _read_again(readers: Sequence[tuple[StreamIntake, Any]]) -> set[str]:
 
     That is the event time, and all columns where tuples may be late for them alone.
     """
-    (origin, _), *joined = readers
-    if not joined:
+    (origin, _), *replays = readers
+    if not replays:
         return set()
     schema = origin.stream.schema
-    is_alike = all(replay.watermark == origin.watermark for replay, _ in joined)
+    is_alike = all(replay.watermark == origin.watermark for replay, _ in replays)
     return {schema.event_time} if is_alike else set(schema.names)
 
 
 def even_share(total: int, target: int) -> int:
-    """Return how many each intake has when a total is split evenly into intakes of about ``target``."""
+    """Return how many each part has when a total is split evenly into parts of about ``target``."""
     return -(-total // max(1, round(total / target)))
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str], at_once: int) -> Iterator[pa.Table]:
     """Put small batches together, so that about ``at_once`` tuples are added up at once; only of the columns ``names``.
 
-    Shares are even: a small last one would be listed rather than added up.
+    Parts are even: queries of a small last one would have their tuples listed in buckets rather than added up.
     """
     pending: list[pa.RecordBatch] = []
     rows = nbytes = 0

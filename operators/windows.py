@@ -135,7 +135,7 @@ class RowWindow:
 
 
 def sliding(window: Window | SessionWindow | None) -> Window | None:
-    """Return a window that slides; None for sessions, and for none."""
+    """Return a window whose bounds are at fixed times, also a tumbling one; None for sessions, and for none."""
     return window if isinstance(window, Window) else None
 
 

@@ -101,7 +101,7 @@ class Pushed:
                 f"{self.late} of the accepted rows {'is' if self.late == 1 else 'are'} late, below the watermark of"
                 f" {stream}: queries that run do not see them; a query that starts at 'earliest' may."
                 f" `braid streams {stream} --dead-letters` lists them."
-                + ("" if self.has_key else " To push a file at most once, give --key."),
+                + ("" if self.has_key or self.late < self.accepted else " To push a file at most once, give --key."),
                 err=True,
             )
         if self.ahead:

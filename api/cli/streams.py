@@ -94,11 +94,11 @@ def refresh(braid: Client, table: str, wait: float, as_json: bool) -> None:
 def _print_dead_letters(braid: Client, stream: str, limit: int | None, as_json: bool) -> None:
     """Print the dead letters of a stream, `limit` at most, and where files of some are gone, that."""
     writer = RowWriter(as_json)
-    cursor, printed = None, set[int]()
+    cursor, readers = None, dict[int, Any]()
     while limit is None or limit > 0:
         page = braid.dead_letters(stream, cursor, _PAGE_LETTERS if limit is None else min(limit, _PAGE_LETTERS))
         letters = page["rows"]
-        writer.write(letters if as_json else [_readable_letter(letter) for letter in _unlike(letters, printed)])
+        writer.write(letters if as_json else [_readable_letter(letter) for letter in _unlike(letters, readers)])
         if gap := page.get("gap"):
             click.echo(str(gap.get("detail")), err=True)
         elif not letters:
@@ -109,13 +109,15 @@ def _print_dead_letters(braid: Client, stream: str, limit: int | None, as_json: 
         click.echo(f"no row of {stream} was late or malformed", err=True)
 
 
-def _unlike(letters: Iterable[Mapping[str, Any]], printed: set[int]) -> Iterator[Mapping[str, Any]]:
-    """Yield letters without those that reading the past repeats: the same input is malformed each time."""
+def _unlike(letters: Iterable[Mapping[str, Any]], readers: dict[int, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield letters without those that reading the past repeats: the same input is malformed each time.
+
+    ``readers`` takes for whom each was malformed first.
+    """
     for letter in letters:
-        key = hash((letter["received_at"], letter["detail"], letter.get("raw")))
-        if letter["reason"] != "malformed" or key not in printed:
+        key = hash((letter["received_at"], str(letter.get("tuple")), letter.get("raw")))
+        if letter["reason"] != "malformed" or readers.setdefault(key, letter.get("query")) == letter.get("query"):
             yield letter
-        printed.add(key)
 
 
 def _readable_letter(letter: Mapping[str, Any]) -> dict[str, Any]:

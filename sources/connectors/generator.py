@@ -80,8 +80,8 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     if "dataset" not in values:
         if name.lower() not in DATASETS:
             raise NotAllowed(
-                f"A generated stream must be called {_listed(DATASETS)} or name its data with"
-                f" dataset = 'purchases'; got stream {name!r}."
+                f"A generated stream of another name than its data, {_listed(DATASETS)}, must name them: WITH (…,"
+                f" dataset = 'purchases'); got stream {name!r}."
             )
         values["dataset"] = name
     numbers = {n: _number(n, values[n]) for n in ("rate", "seed", "keys") if n in values}

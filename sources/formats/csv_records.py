@@ -77,8 +77,8 @@ class CsvLayout:
         except MalformedRequest as problem:
             if any(_has(names, field) for field in schema.read):
                 raise
-            hint = f"It must name the columns, with {delimiter!r} between them."
-            raise MalformedRequest(f"{problem.detail} {hint}") from None
+            wanted_names = delimiter.join(field.input_name for field in schema.read)
+            raise MalformedRequest(f"{problem.detail} It must name columns of the stream: {wanted_names}") from None
         return cls(delimiter, len(names), tuple(places.get(field.name) for field in schema.read))
 
 

@@ -158,6 +158,10 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
     several = f"values of several types: {', '.join(sorted(set(map(_kind_of, kinds))))}" if len(kinds) > 1 else ""
     if kinds <= {int, Decimal, float, str}:
         several = "numbers and texts: CAST(JSON_VALUE(…, '$') AS DOUBLE) gives NULL for texts that are no number"
+    odd = next((part for part in parts if part.type in (None, JSON) and part.why), None)
+    if odd is not None:
+        why = odd.why.replace("'$'", f"'$.{odd.name}'")
+        several = f"its part {odd.name!r} has {why}"
     return _with_epochs(Column(name, JSON, several or "parts that differ from tuple to tuple", nulls), values)
 
 

@@ -108,6 +108,15 @@ def test_examples_are_made_of_the_streams_that_are_there(rest: Rest, person: Vis
     assert not person.refused
 
 
+def test_the_example_of_a_declaration_is_accepted_beside_a_stream_of_its_name(rest: Rest, person: Visit) -> None:
+    page = person.open()
+    page.get_by_role("button", name="Declare a generated stream").click()
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("link", name="purchases_2", exact=True)).to_be_visible()
+    assert not person.refused
+    assert {stream["name"] for stream in rest.get("/streams")["streams"]} == {"purchases", "purchases_2"}
+
+
 def test_examples_use_a_stream_that_has_rows(rest: Rest, person: Visit) -> None:
     for name in ("taps", "clicks"):
         rest.stream(STREAM.replace("purchases", name))

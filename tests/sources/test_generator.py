@@ -132,7 +132,7 @@ def test_a_stream_may_have_some_columns_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("mine", {}, "must be called 'purchases', 'ads' or name its data with dataset = 'purchases'"),
+        ("mine", {}, "than its data, 'purchases', 'ads', must name them: WITH"),
         ("purchases", {"dataset": "x"}, "dataset must be one of 'purchases', 'ads'; got 'x'"),
         ("purchases", {"speed": "1"}, "has no option 'speed'. It has 'dataset', 'rate'"),
         ("purchases", {"rate": "fast"}, "rate must be a whole number, such as rate = '1000'; got 'fast'"),

@@ -9,7 +9,7 @@ const declarations = (taken) => [
     `CREATE STREAM ${free("purchases", taken)} (
   user_id BIGINT, gem_pack INT, price DOUBLE,
   time TIMESTAMP LATENESS INTERVAL '1' SECOND
-) WITH (connector = 'generator', rate = '5000')`,
+) WITH (connector = 'generator', dataset = 'purchases', rate = '5000')`,
   ],
   [
     "Declare one to push to",

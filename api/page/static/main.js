@@ -32,8 +32,8 @@ let declared = null;
 
 const looking = every(LOOK_SECONDS, async () => {
   try {
-    const [{ streams: found }, sharers] = await Promise.all([get("/streams"), sharersNow()]);
-    const { rate, behind, rates } = streams.show(found);
+    const [{ found, at }, sharers] = await Promise.all([streamsNow(), sharersNow()]);
+    const { rate, behind, rates } = streams.show(found, at);
     say(byId("figure-rate"), count(rate));
     say(byId("figure-behind"), ago(behind));
     showExamples(found, rates, write);
@@ -50,6 +50,12 @@ const looking = every(LOOK_SECONDS, async () => {
     else health(problem.status === 503 ? "starting" : "failed", problem.message);
   }
 });
+
+/** Return the streams, and when they were as they are: another answer may take longer. */
+async function streamsNow() {
+  const { streams: found } = await get("/streams");
+  return { found, at: performance.now() };
+}
 
 /** Return how many queries each operator has; nothing where one may not know. */
 async function sharersNow() {

@@ -144,12 +144,11 @@ export function showStream(panel, name, { announce }) {
 
 /** Return letters without inputs that reading the past found malformed once more. */
 function unlike(letters) {
-  const seen = new Set();
-  return letters.filter(({ reason, received_at, detail, raw }) => {
-    const key = JSON.stringify([received_at, detail, raw]);
-    const again = reason === "malformed" && seen.has(key);
-    seen.add(key);
-    return !again;
+  const readers = new Map();
+  return letters.filter(({ reason, received_at, query, tuple, raw }) => {
+    const key = JSON.stringify([reason, received_at, tuple, raw]);
+    if (!readers.has(key)) readers.set(key, query);
+    return reason !== "malformed" || readers.get(key) === query;
   });
 }
 

@@ -27,7 +27,7 @@ class Rates {
   }
 }
 
-/** Return `{show(streams)}`, which gives the rates by stream, their sum and how far the last watermark is behind. */
+/** Return `{show(streams, now)}`, which gives the rates by stream, their sum and how far the last watermark is behind. */
 export function streamsPanel() {
   const rates = new Rates();
   const history = new History();
@@ -36,8 +36,7 @@ export function streamsPanel() {
   const empty = el("p", { class: "empty", hidden: true });
   byId("streams").append(table, empty);
 
-  function show(streams) {
-    const now = performance.now();
+  function show(streams, now) {
     table.hidden = streams.length === 0;
     empty.hidden = streams.length > 0;
     say(empty, "No stream is declared yet. The examples beside the SQL editor make one.");

@@ -144,9 +144,10 @@ def test_push_says_how_many_rows_were_late(service: Playback, braid: Braid, tmp_
     assert result.stdout == "accepted 3, rejected 0\n"
     assert result.stderr == (
         "2 of the accepted rows are late, below the watermark of purchases: queries that run do not see them; a query"
-        " that starts at 'earliest' may. `braid streams purchases --dead-letters` lists them. To push a file at most"
-        " once, give --key.\n"
+        " that starts at 'earliest' may. `braid streams purchases --dead-letters` lists them.\n"
     )
+    service.play(answer(pushed | {"late": 3}))
+    assert braid("push", "purchases", str(file)).stderr.endswith("To push a file at most once, give --key.\n")
     service.play(answer(pushed))
     assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
 

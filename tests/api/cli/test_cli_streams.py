@@ -32,7 +32,8 @@ def test_an_input_that_was_malformed_again_when_the_past_was_read_is_listed_once
         "tuple": None,
         "raw": "x",
     }
-    rows = [letter | {"query": query} for query in (None, "q-1", "q-2")] + [letter | {"raw": "y", "query": None}]
+    rows = [letter | {"query": query, "detail": f"row {n}"} for n, query in enumerate((None, "q-1", "q-2"))]
+    rows += [letter | {"raw": "y", "query": None}]
     page = answer({"rows": rows, "cursor": "1"})
     service.play(page, answer({"rows": [], "cursor": "1"}), page, answer({"rows": [], "cursor": "1"}))
     shown = [line.split() for line in braid("streams", "purchases", "--dead-letters").stdout.splitlines()]

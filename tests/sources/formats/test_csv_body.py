@@ -109,7 +109,7 @@ def test_a_first_line_of_too_many_columns_is_refused_before_it_is_read(
         (b"", "The first line is empty; it must name the columns: k,x,s,t"),
         (b"\n\n", "The first line is empty"),
         (b"k,x,s\n1,2,a\n", "The first line lacks column 't'; it has 'k', 'x', 's'.$"),
-        (f"1,2,a,{TIME}\n".encode(), "The first line lacks .* It must name the columns, with ',' between"),
+        (f"1,2,a,{TIME}\n".encode(), "The first line lacks .* It must name columns of the stream: k,x,s,t"),
         (b"k,tt\n1,2\n", "it has 'k', 'tt'. Is it 'tt'?"),
         (f"t,k,K\n{TIME},1,2\n".encode(), "must have column 'k' once"),
         (f't,t\n{TIME},{TIME}\n'.encode(), "must have column 't' once"),

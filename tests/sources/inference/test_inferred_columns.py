@@ -94,6 +94,12 @@ def test_json_that_no_type_takes_is_left_out_with_the_reason(values: list[Any], 
         ([True, 1], "values of several types: numbers, true and false"),
         ([[1], {}], "values of several types: arrays, objects"),
         ([[1], ["x"]], "parts that differ from tuple to tuple"),
+        (
+            [{"a": 1, "b": 2}, {"a": 1, "b": "ERR"}],
+            "its part 'b' has numbers and texts: CAST(JSON_VALUE(…, '$.b') AS DOUBLE) gives NULL for texts that are no"
+            " number",
+        ),
+        ([{"a": [1]}, {"a": {}}], "its part 'a' has values of several types: arrays, objects"),
     ],
 )
 def test_values_that_only_json_takes_are_json_with_the_reason(values: list[Any], why: str) -> None:
