@@ -120,8 +120,8 @@ class Pushed:
         others = ", ".join(map(cell_text, self.unknown))
         if missing:
             names = ", ".join(map(cell_text, missing))
-            besides = f"; they have others that are no columns: {others}" if others else ""
-            click.echo(f"{self.stream} has columns that the rows have not, and are NULL: {names}{besides}", err=True)
+            besides = f". Names in the rows that are no columns: {others}" if others else ""
+            click.echo(f"Columns of {self.stream} that the rows lack, and are NULL: {names}{besides}", err=True)
         elif others:
             click.echo(f"Some rows have names that are no columns of {self.stream}: {others}", err=True)
 

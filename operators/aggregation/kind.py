@@ -52,8 +52,8 @@ def _evaluation(query: Aggregation) -> dict[str, str]:
         tested = f"{names} are tested" if len(predicate.dimensions) > 1 else f"{names} is tested for many values"
         why = f"{tested}: rows with the same query-set are added up once, or each query alone where such"
         return {"form": "query-set groups", "why": f"{why} groups have about one row"}
-    why = f"only {names} is tested: each row is added to one cell of its values" if names else "nothing is tested"
-    return {"form": "cells" if names else "one cell", "why": why}
+    why = f"only {names} is tested: each row is added to one cell of its values" if names else "no column is tested"
+    return {"form": "cells" if names else "one total", "why": why}
 
 
 AGGREGATIONS = OperatorKind(

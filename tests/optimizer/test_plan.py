@@ -120,7 +120,7 @@ def test_a_change_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("tested", "form", "why"),
     [
-        ([], "one cell", "nothing is tested"),
+        ([], "one total", "no column is tested"),
         (["a"], "cells", "only a is tested"),
         (["a", "a"], "cells", "only a is tested"),
         (["a", "b"], "query-set groups", "a, b are tested"),

@@ -67,8 +67,8 @@ def test_push_names_the_columns_that_csv_lacks(service: Playback, braid: Braid, 
     pushed = {"accepted": 0, "rejected": 0, "errors": [], "missing": ["user_id"], "unknown": ["user", "us"]}
     service.play(answer(pushed))
     assert braid("push", "purchases", str(file)).stderr == (
-        "purchases has columns that the rows have not, and are NULL: user_id; they have others that are no columns:"
-        " user, us\n"
+        "Columns of purchases that the rows lack, and are NULL: user_id. Names in the rows that are no columns: user,"
+        " us\n"
     )
     service.play(answer(pushed))
     assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == pushed
@@ -82,8 +82,7 @@ def test_columns_are_missing_that_no_piece_of_a_file_has(service: Playback, brai
     for missing in (["price", "city"], ["city"], ["shop"]):
         service.play(answer({**pushed, "missing": missing, "unknown": ["a"]}))
     assert braid("push", "purchases", str(first), str(second)).stderr == (
-        "purchases has columns that the rows have not, and are NULL: city, shop; they have others that are no columns:"
-        " a\n"
+        "Columns of purchases that the rows lack, and are NULL: city, shop. Names in the rows that are no columns: a\n"
     )
 
 
@@ -94,7 +93,7 @@ def test_where_all_rows_are_rejected_the_names_come_first(service: Playback, bra
     service.play(answer({"accepted": 0, "rejected": 1, "errors": faults, "missing": ["a"], "unknown": ["b"]}))
     service.play(answer({"accepted": 0, "rejected": 1, "errors": [], "missing": ["a"]}))
     names, fault = braid("push", "purchases", str(file), str(file)).stderr.splitlines()
-    assert names.endswith("NULL: a; they have others that are no columns: b")
+    assert names.endswith("NULL: a. Names in the rows that are no columns: b")
     assert fault.endswith("line 1: column 'a' is NOT NULL")
 
 
