@@ -125,7 +125,8 @@ class Service:
         )
         session.on_slots(service.metrics.absorb_slots)
         past_rows = session.past_rows(results)
-        for listener in (results.absorb, service.metrics.absorb, service.pushes.absorb, past_rows.absorb):
+        session.while_applied(results.absorb)  # rows of a query are there when its state says that they are
+        for listener in (service.metrics.absorb, service.pushes.absorb, past_rows.absorb):
             session.on_batch(listener)
         session.on_batch(lambda _: service.notifier.publish())
         session.on_deployment(service.notifier.publish)

@@ -93,6 +93,7 @@ class SharedSession:
         self._snapshots = Snapshots(storage, self._archive)
         self._snapshot_lock = threading.Lock()
         self._maintenance = Maintenance()
+        self._readers: list[BatchListener] = []
         self._listeners: list[BatchListener] = []
         self._slot_listeners: list[SlotListener] = []
         self._deployment_listeners: list[Callable[[], None]] = []
@@ -152,6 +153,10 @@ class SharedSession:
             self._writer.submit(Command(lambda group: OutcomeRecorded(bound_key, group.at_us, outcome))).wait()
 
         return self._idempotency.run(bound_key, action, record)
+
+    def while_applied(self, callback: BatchListener) -> None:
+        """Call ``callback`` with each batch record while it is applied: who sees what it changed finds that done."""
+        self._readers.append(callback)
 
     def on_batch(self, callback: BatchListener) -> None:
         """Call ``callback`` with each batch record, after it was applied, in order."""
@@ -240,6 +245,8 @@ class SharedSession:
             return
         with self._lock:
             changes = self._state.apply_batch(record)
+            for callback in self._readers:
+                callback(record)
         self.deliveries.follow(changes, self._state)
         self._statistics.observe(record)
         self.scaling.observe(record)

@@ -228,6 +228,22 @@ def test_a_query_that_does_not_run_yet_has_no_rows(rest: Rest) -> None:
     assert numbers(rest.get(f"/queries/{query['id']}/results", params={"after": answer["cursor"]})) == [1]
 
 
+def test_rows_are_there_when_the_state_of_their_query_says_so(rest: Rest) -> None:
+    query = rest.query(ALL)
+    is_held = threading.Event()
+    rest.service.session.on_slots(lambda _: bool(is_held.wait(20)) and None)  # other parts may take long
+    try:
+        tuples = pa.Table.from_pylist([tuple_at(1, **ROW)], schema=rest.schema().arrow)
+        block = rest.batches.selection(
+            rest.service.session.streams.definition("purchases").id, tuples, [{query["slot"]}]
+        )
+        rest.batches.commit(rest.service.session.epoch, results=[block])
+        wait_until(lambda: rest.get(f"/queries/{query['id']}")["rows_out"] == 1, 10, "the row is counted")
+        assert len(rest.get(f"/queries/{query['id']}/results")["rows"]) == 1
+    finally:
+        is_held.set()
+
+
 def test_long_polls_hold_no_thread_and_answer_with_the_first_row(rest: Rest) -> None:
     queries = [rest.post("/queries", {"sql": ALL}) for _ in range(2)]
     queries = [rest.run(query["id"]) for query in queries]
