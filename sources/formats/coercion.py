@@ -78,8 +78,12 @@ def show(value: Any) -> str:
         return "an array"
     if value is None:
         return "null"
-    shown = repr(value[:LONGEST_SHOWN]) if isinstance(value, str) else str(value)[:LONGEST_SHOWN]
-    return shown + "…" if len(value if isinstance(value, str) else str(value)) > LONGEST_SHOWN else shown
+    if isinstance(value, str):
+        text, shown = value, repr(value[:LONGEST_SHOWN])
+    else:  # a fraction is a float or a Decimal, by who has parsed it
+        text = str(Decimal(repr(value)) if isinstance(value, float) else value).replace("E", "e")
+        shown = text[:LONGEST_SHOWN]
+    return shown + "…" if len(text) > LONGEST_SHOWN else shown
 
 
 def _boolean(value: Any, _: ColumnType) -> bool:
