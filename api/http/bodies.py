@@ -21,6 +21,7 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 """The header of an answer that a push with the same key had before."""
 IDENTITY = "identity"
+_FIRST_WORD = re.compile(rb"\s*(CREATE|SELECT|WITH|DROP|SHOW|--)\b", re.IGNORECASE)
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
@@ -61,9 +62,13 @@ def parse_json(body: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         if not body.strip():
             raise MalformedRequest("The body must be JSON; got none.") from None
-        raise MalformedRequest(
-            f"The body must be JSON; line {error.lineno}, column {error.colno}: {error.msg.partition(':')[0]}."
-        ) from None
+        where = f"line {error.lineno}, column {error.colno}: {error.msg.partition(':')[0]}"
+        raise MalformedRequest(f"The body must be JSON; {where}.{_hint(body)}") from None
+
+
+def _hint(body: bytes) -> str:
+    is_sql = _FIRST_WORD.match(body) is not None
+    return ' SQL stands in an object: {"sql": "SELECT …"}.' if is_sql else ""
 
 
 def statement_of(body: bytes, example: str) -> str:

@@ -35,7 +35,9 @@ def decode(body: bytes, content_type: str, schema: Schema, limits: DecodingLimit
     kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        raise MalformedRequest(f"The content type must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}.")
+        raise MalformedRequest(
+            f"The content type (header Content-Type) must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}."
+        )
     if decoder is decode_csv_body and "header=absent" in parameters:
         raise MalformedRequest("CSV must begin with a record of the names of its columns; header=absent is not taken.")
     if decoder is decode_arrow_stream:

@@ -57,7 +57,7 @@ class EventTime:
 
 @dataclass(frozen=True)
 class Disorder:
-    """``rows`` come after one with a greater time, by up to ``us``; ``beyond`` of them by much more."""
+    """``rows`` come after one with a greater time, by up to ``us``; ``beyond`` of them beyond a LATENESS for that."""
 
     us: int
     rows: int
@@ -73,7 +73,7 @@ class Disorder:
         usual = max(int(np.quantile(behind, 1 - _FEW, method="higher")), SECOND)
         if greatest <= _FAR * usual:
             return cls(greatest, rows)
-        return cls(usual, rows, int(np.count_nonzero(behind > usual)))
+        return cls(usual, rows, int(np.count_nonzero(behind > rounded(usual))))
 
 
 def choose_event_time(columns: Sequence[Column], latest_us: int = MAX_US) -> EventTime | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from playwright.sync_api import Browser, Route, expect
 
 from tests.api.rest import ALL, Rest, tuple_at
@@ -15,10 +17,14 @@ COLUMNS = ["user_id", "pack", "price", "amount", "note", "day", "gift", "time"]
 def test_rows_are_whole_and_never_markup(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     markup = "<img src=x onerror=\"document.title='broken'\">"
-    rest.select([tuple_at(START, user_id=2**62 + 1, price=0.1, note=markup, gift=False)], [query["slot"]])
+    rest.select(
+        [tuple_at(START, user_id=2**62 + 1, price=0.1, amount=Decimal("2034.40"), note=markup, gift=False)],
+        [query["slot"]],
+    )
     page = person.open(f"#/queries/{query['id']}")
     row = page.locator("table.rows tbody tr")
     expect(row).to_have_count(1)
+    expect(row).to_contain_text("2034.40")  # once the types are known
     shown = dict(zip(COLUMNS, row.locator("td").all_inner_texts(), strict=True))
     assert shown["user_id"] == str(2**62 + 1), "no digit is lost"
     assert (shown["note"], shown["price"], shown["gift"], shown["day"]) == (markup, "0.1", "false", "NULL")

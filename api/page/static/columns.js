@@ -2,17 +2,18 @@
 
 const WHOLE = /^(INT|BIGINT)/;
 const FRACTION = /^(DOUBLE|DECIMAL)/;
+const SCALE = /^DECIMAL\(\d+, ?(\d+)\)$/;
 const ADDED = ["_partial", "_op", "_ptime", "_ver"];
 const ROLES_OF_GROUPS = ["group", "sum", "aggregate"];
 
 const isNumber = ({ type }) => WHOLE.test(type) || FRACTION.test(type);
 
 /**
- * Return `{end, time, groups, measures, isSession, groupings(measure)}` of the plan of a query.
+ * Return `{end, time, groups, measures, isSession, scales, groupings(measure)}` of the plan of a query.
  *
  * `end` is the column with the end of the window, null for single rows; `time` that or the first other TIMESTAMP.
  * `groups` are the columns that tell the rows of a window apart, `measures` the numbers to choose from, the likeliest
- * first.
+ * first. `scales` are the digits after the point of DECIMALs, by their names.
  */
 export function layoutOf({ columns, window }) {
   const given = columns.filter(({ name }) => !ADDED.includes(name));
@@ -34,6 +35,7 @@ export function layoutOf({ columns, window }) {
     groups: names(groups),
     measures: names([...fractions, ...measures.filter((column) => !fractions.includes(column))]),
     isSession: window?.kind === "session",
+    scales: new Map(columns.flatMap(({ name, type }) => (SCALE.test(type) ? [[name, Number(SCALE.exec(type)[1])]] : []))),
     /** Return the groupings that a measure can have, the likeliest first; `[]` is by nothing. */
     groupings(measure) {
       if (end === null) return [[], ...others.filter(({ name }) => name !== measure).map(({ name }) => [name])];

@@ -62,10 +62,13 @@ const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 /** Whether a value of a row is a TIMESTAMP. */
 export const isTime = (value) => typeof value === "string" && TIME.test(value);
 
-/** A value of a row, whole: nothing is rounded but what a double cannot hold anyway. */
-export function cell(value) {
+const EXACT = 1e15; // a double has so many digits
+
+/** A value of a row, whole: nothing is rounded but what a double cannot hold anyway; a DECIMAL has its `scale`. */
+export function cell(value, scale = undefined) {
   if (value === null || value === undefined) return "NULL";
   if (isTime(value)) return clockTime(value);
+  if (typeof value === "number" && scale !== undefined && Math.abs(value) < EXACT / 10 ** scale) return value.toFixed(scale);
   if (typeof value === "number" && !Number.isInteger(value)) return String(Number(value.toPrecision(12)));
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

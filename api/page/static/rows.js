@@ -5,11 +5,12 @@ import { cell, isTime } from "./format.js";
 
 const SHOWN = 200;
 
-/** Return `{node, notes, add(rows), clear()}`: a table of the newest rows that can be moved sideways, and what to know of it. */
+/** Return `{node, notes, add(rows), describe(layout), clear()}`: a table of the newest rows that can be moved sideways, and what to know of it. */
 export function rowsTable(nothing) {
   let columns = [];
   let rows = [];
   let number = 0;
+  let scales = new Map();
   const head = el("tr");
   const body = el("tbody");
   const table = el(
@@ -27,8 +28,18 @@ export function rowsTable(nothing) {
       { "data-partial": partial, "data-op": row._op ?? null },
       columns.map((name) => {
         const value = row[name];
-        return el("td", { class: kindOf(value), title: isTime(value) ? value : null }, cell(value));
+        return el("td", { class: kindOf(value), title: isTime(value) ? value : null }, cell(value, scales.get(name)));
       }),
+    );
+  }
+
+  function show() {
+    keyed(
+      body,
+      rows,
+      (each) => each.key,
+      line,
+      () => {},
     );
   }
 
@@ -69,13 +80,15 @@ export function rowsTable(nothing) {
           .reverse(),
         ...rows,
       ].slice(0, SHOWN);
-      keyed(
-        body,
-        rows,
-        (each) => each.key,
-        line,
-        () => {},
-      );
+      show();
+    },
+    /** Take what is known of the columns; rows that are shown already are written anew. */
+    describe(layout) {
+      const known = [...scales].join() === [...layout.scales].join();
+      scales = layout.scales;
+      if (known) return;
+      body.replaceChildren();
+      show();
     },
     clear() {
       rows = [];

@@ -89,7 +89,10 @@ export function watch(id, choice, onRows) {
 
   return {
     node,
-    describe: picture.describe,
+    describe(layout) {
+      picture.describe(layout);
+      table.describe(layout);
+    },
     /** Say why there is no row, as the service tells it. */
     async waits({ rows_out: rows, waiting_for: why }, ended) {
       if (waiting.hidden || note.dataset.kind === "failed") return;

@@ -172,7 +172,9 @@ def _check_options(
 ) -> tuple[str, str, dict[str, str], WatermarkOptions]:
     """Return connector, format, the connector's options, which it checks, and the options that every stream has."""
     if "connector" not in options:
-        raise cursor.not_allowed(f"WITH must name a connector: {', '.join(map(repr, CONNECTORS))}.", at)
+        misspelt = next((name for name in options if did_you_mean(name, ("connector",))), None)
+        hint = "" if misspelt is None else f" Is {misspelt!r} to be 'connector'?"
+        raise cursor.not_allowed(f"WITH must name a connector: {', '.join(map(repr, CONNECTORS))}.{hint}", at)
     values = {key: value for key, (value, _) in options.items()}
     connector = values.pop("connector").lower()
     formats = CONNECTORS[connector].formats if connector in CONNECTORS else ()

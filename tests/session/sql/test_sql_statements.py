@@ -313,6 +313,7 @@ def test_statements_around_a_select_keep_its_text() -> None:
         (f"CREATE STREAM s (t INT, ^WATERMARK FOR t AS t) {PUSH}", 422, "must be a TIMESTAMP; t is INT"),
         (f"CREATE STREAM s ^{PUSH}", 400, "Expected ( and the columns"),
         (f"CREATE STREAM s ({T})^", 400, "Expected WITH"),
+        (f"CREATE STREAM s ({T}) ^WITH (conector = 'push')", 422, "Is 'conector' to be 'connector'?"),
         (f"CREATE STREAM s ({T}) ^WITH (format = 'json')", 422, "name a connector: 'push', 'generator', 'kafka',"),
         (f"CREATE STREAM s ({T}) WITH (^connector = 'pulsar')", 422, "'kafka', 'flight', 'file'; got 'pulsar'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'xml')", 422, "takes format 'json' or 'arrow'"),

@@ -49,6 +49,16 @@ def test_disorder_is_how_far_rows_come_after_greater_times() -> None:
     assert Disorder.of(times) == Disorder.of(times[:0]) == Disorder(0, 0)
 
 
+def test_rows_within_the_lateness_are_not_beyond_it() -> None:
+    times = np.arange(10_000) * SECOND
+    times[1000::50] -= round(7.4 * SECOND)
+    times[[1001, 2001, 3001]] -= round(7.7 * SECOND)
+    times[5001] -= 3600 * SECOND
+    found = Disorder.of(times)
+    assert 6 * SECOND < found.us < rounded(found.us) == 10 * SECOND
+    assert found.beyond == 1
+
+
 def test_few_rows_with_wrong_times_do_not_make_the_lateness() -> None:
     seconds = [1000 + n - n % 3 for n in range(5000)]
     found = choose_event_time([column("t", *seconds[:4000], 1, *seconds[4000:], 10**9)], 10**6 * SECOND)
