@@ -81,7 +81,8 @@ def show(value: Any) -> str:
     if isinstance(value, str):
         text, shown = value, repr(value[:LONGEST_SHOWN])
     else:  # a fraction is a float or a Decimal, by who has parsed it
-        text = str(Decimal(repr(value)) if isinstance(value, float) else value).replace("E", "e")
+        is_float = isinstance(value, float) and math.isfinite(value)
+        text = str(Decimal(repr(value)) if is_float else value).replace("E", "e")
         shown = text[:LONGEST_SHOWN]
     return shown + "…" if len(text) > LONGEST_SHOWN else shown
 
