@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ def outcome(batches: Batches) -> tuple[dict[str, list[Any]], dict[str, Any], dic
     return found, times, malformed, letters
 
 
+@pytest.mark.long
 @settings(max_examples=examples(6), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_tuples_of_the_far_future_never_change_rows(rng: random.Random) -> None:

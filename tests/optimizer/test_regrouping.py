@@ -250,6 +250,7 @@ def test_nothing_is_decided_without_tuples_queries_or_work() -> None:
     assert slow.look_after(60) is not None, "the rate is another one now"
 
 
+@pytest.mark.long
 def test_what_was_looked_for_in_vain_is_looked_for_again_after_longer_and_longer_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

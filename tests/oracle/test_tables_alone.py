@@ -96,6 +96,7 @@ def test_rows_of_a_table_and_of_a_stream_come_together(api: Api, tmp_path: Path)
     assert sorted(row["pack"] for row in all_rows(api, query["id"])) == [1, 2, 3, 4, 77]
 
 
+@pytest.mark.long
 def test_rows_of_tables_outlive_a_crash(fresh_service: FreshService, tmp_path: Path) -> None:
     service = fresh_service()
     with Api(service.url, on_unreachable=service.start) as api:

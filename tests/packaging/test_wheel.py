@@ -87,6 +87,7 @@ def test_a_wheel_has_one_package_at_the_top(wheel: Path) -> None:
     assert not any("__pycache__" in name or "/tests/" in name for name in names)
 
 
+@pytest.mark.long
 def test_the_wheel_of_the_client_has_the_same_client_and_nothing_else(wheel: Path, client_wheel: Path) -> None:
     names = files_in(client_wheel)
     assert names == {name for name in files_in(wheel) if name.startswith("braid/client/")} | {
@@ -97,6 +98,7 @@ def test_the_wheel_of_the_client_has_the_same_client_and_nothing_else(wheel: Pat
 
 
 @pytest.mark.service
+@pytest.mark.long
 def test_an_installed_client_needs_no_spark_to_push_and_query(
     client_wheel: Path, service: RunningService, tmp_path: Path
 ) -> None:
