@@ -67,6 +67,16 @@ def test_all_queries_get_the_rows_with_the_next_batch(packs: Driver) -> None:
     assert packs.recovered() == packs.observed()
 
 
+def test_a_table_is_found_beside_a_query_of_its_name_that_is_over(packs: Driver) -> None:
+    (over,) = packs.run("SELECT user_id FROM purchases", name="packs")
+    packs.session.queries.delete(over, drain=False)
+    packs.flush()
+    packs.batch()
+    for _ in range(2):
+        assert rows(packs, *packs.create(QUERY)) == 1
+        packs.session.write_snapshot()  # moves the query to the archive
+
+
 def test_queries_with_the_same_rows_share_their_input(packs: Driver) -> None:
     (older,) = packs.run(QUERY)
     refresh(packs, 2)
