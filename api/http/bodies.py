@@ -21,7 +21,7 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 """The header of an answer that a push with the same key had before."""
 IDENTITY = "identity"
-_FIRST_WORD = re.compile(rb"\s*(CREATE|SELECT|WITH|DROP|SHOW|--)\b", re.IGNORECASE)
+_FIRST_WORD = re.compile(rb"\s*(?:--|(?:CREATE|SELECT|WITH|DROP|SHOW)\b)", re.IGNORECASE)
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 

@@ -259,7 +259,9 @@ def _of_event_time(time_: EventTime) -> list[str]:
         comments.append(f"{column.nulls} row(s) have no time there{such}: they are malformed, and dead letters.")
     is_written = bool(column.time_format) and column.time_format not in EPOCH_WORDS and "X" not in column.time_format
     if is_written or time_.day_and_clock is not None:
-        comments.append("Its times are read as UTC; local ones need their offset, as in 2026-06-01T12:00:00+02:00.")
+        comments.append(
+            "Its times are read as UTC: convert local ones, or write their offset (…+02:00) and infer again."
+        )
     if time_.beyond:
         comments.append(f"{time_.beyond} row(s) have times beyond now: they are malformed, and dead letters.")
     lateness, disorder = interval_text(time_.lateness_us), time_.disorder

@@ -107,9 +107,9 @@ def _by_state(
 def _is_over(
     record: QueryRecord, streams: Sequence[tuple[str, StreamState]], read: Sequence[QueryRecord]
 ) -> dict[str, Any]:
-    why, empty = "", next((each for each in read if not each.rows_out), None)
-    if empty is not None:
-        why = f" Query {empty.called}, which it reads, gave no row: braid results {empty.id} says why."
+    why = ""
+    if read and not any(each.rows_out for each in read):
+        why = f" Query {read[0].called}, which it reads, gave no row: braid results {read[0].id} says why."
     elif record.state == "FINISHED" and (streams or read) and all(state.tuples for _, state in streams):
         why = " Rows came; WHERE, HAVING or a join let none of them through."
     set_aside = "".join(_set_aside(state) for _, state in streams)

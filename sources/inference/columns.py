@@ -160,8 +160,8 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
         several = "numbers and texts: CAST(JSON_VALUE(…, '$') AS DOUBLE) gives NULL for texts that are no number"
     odd = next((part for part in parts if part.type in (None, JSON) and part.why), None)
     if odd is not None:
-        why = odd.why.replace("'$'", f"'$.{odd.name}'")
-        several = f"its part {odd.name!r} has {why}"
+        why = odd.why.replace("'$", f"'{_member('$', odd.name)}")
+        several = f"its part {odd.name!r}: {why}"
     return _with_epochs(Column(name, JSON, several or "parts that differ from tuple to tuple", nulls), values)
 
 
@@ -170,10 +170,14 @@ def times_within(columns: Iterable[Column], path: str = "$") -> Iterator[Column]
     for column in columns:
         if '"' in column.name:
             continue
-        place = f'{path}["{column.name}"]' if re.search(r"\W", column.name) else f"{path}.{column.name}"
+        place = _member(path, column.name)
         if path != "$" and column.times is not None:
             yield replace(column, source=place)
         yield from times_within(column.parts, place)
+
+
+def _member(path: str, name: str) -> str:
+    return f'{path}["{name}"]' if re.search(r"\W", name) else f"{path}.{name}"
 
 
 def _names(objects: Sequence[dict[str, Any]]) -> list[str]:

@@ -65,7 +65,7 @@ export const isTime = (value) => typeof value === "string" && TIME.test(value);
 const EXACT = 1e15; // a double has so many digits
 
 /** A value of a row, whole: nothing is rounded but what a double cannot hold anyway; a DECIMAL has its `scale`. */
-export function cell(value, scale = undefined) {
+export function cell(value, scale) {
   if (value === null || value === undefined) return "NULL";
   if (isTime(value)) return clockTime(value);
   if (typeof value === "number" && scale !== undefined && Math.abs(value) < EXACT / 10 ** scale) return value.toFixed(scale);

@@ -62,7 +62,7 @@ def test_a_day_and_a_time_of_day_are_one_event_time(inference: Inference, day: s
     statement = statement_of(inferred)
     assert (statement.schema.event_time, statement.schema.lateness_us) == ("event_time_2", 60_000_000)
     assert "since 'Day' has its day, and 'event_time' its time of day" in inferred.sql
-    assert any(comment.startswith("Its times are read as UTC; local ones") for comment in inferred.comments)
+    assert any(comment.startswith("Its times are read as UTC: convert local ones") for comment in inferred.comments)
     assert "1 row(s) have no time there" in inferred.sql
     decoded = decode_csv(text, statement.schema)
     assert [row["event_time_2"].isoformat() for row in decoded.tuples.to_pylist()] == [
@@ -226,7 +226,7 @@ def test_points_that_may_stand_between_thousands_are_said_where_semicolons_part_
         inferred = Inference().of_rows("csv", body)
         assert types_of(inferred)["Preis"] == "DOUBLE"
         assert ("-- if 2.350 is meant to be 2350" in inferred.sql) == doubt
-        assert any(comment.startswith("Its times are read as UTC; local ones") for comment in inferred.comments)
+        assert any(comment.startswith("Its times are read as UTC: convert local ones") for comment in inferred.comments)
     assert "2350" not in Inference().of_rows("csv", b"Wann;Preis\n01.02.2026 10:00;2.350\n01.02.2026 10:01;0.5\n").sql
 
 

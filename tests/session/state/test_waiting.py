@@ -111,7 +111,7 @@ def test_a_query_that_is_over_says_which_rows_were_set_aside() -> None:
     over = replace(running(), state="FINISHED")
     assert why(over, purchases={"clock": 5})["detail"] == "It is over, and no row will come."
     for rows, said in ((0, "Query q-7, which it reads, gave no row: braid results q-7 says"), (3, "Rows came; WHERE")):
-        read = [query_record(7, "FINISHED", rows_out=rows)]
+        read = [query_record(7, "FINISHED"), query_record(8, "FINISHED", rows_out=rows)]
         answer = waiting_for(over, catalog(), read=read)
         assert answer is not None
         assert answer["detail"].startswith(f"It is over, and no row will come. {said}")

@@ -96,10 +96,15 @@ def test_json_that_no_type_takes_is_left_out_with_the_reason(values: list[Any], 
         ([[1], ["x"]], "parts that differ from tuple to tuple"),
         (
             [{"a": 1, "b": 2}, {"a": 1, "b": "ERR"}],
-            "its part 'b' has numbers and texts: CAST(JSON_VALUE(…, '$.b') AS DOUBLE) gives NULL for texts that are no"
+            "its part 'b': numbers and texts: CAST(JSON_VALUE(…, '$.b') AS DOUBLE) gives NULL for texts that are no"
             " number",
         ),
-        ([{"a": [1]}, {"a": {}}], "its part 'a' has values of several types: arrays, objects"),
+        (
+            [{"a b": {"c": 1}}, {"a b": {"c": "ERR"}}],
+            "its part 'a b': its part 'c': numbers and texts: CAST(JSON_VALUE(…, '$[\"a b\"].c') AS DOUBLE) gives"
+            " NULL for texts that are no number",
+        ),
+        ([{"a": [1]}, {"a": {}}], "its part 'a': values of several types: arrays, objects"),
     ],
 )
 def test_values_that_only_json_takes_are_json_with_the_reason(values: list[Any], why: str) -> None:
