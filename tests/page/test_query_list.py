@@ -40,6 +40,20 @@ def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
     expect(row.locator("td").last).to_have_text("118", use_inner_text=True)
 
 
+def test_a_query_that_was_just_started_is_listed_whatever_the_filters_were(rest: Rest, person: Visit) -> None:
+    rest.query(ALL, name="first")
+    page = person.open()
+    names = page.locator("table.queries tbody a")
+    page.get_by_label("Retired").check()
+    page.get_by_label("Filter queries by name and SQL").fill("gone")
+    expect(names).to_have_count(0)
+    page.get_by_role("textbox", name="SQL").fill(f"CREATE QUERY second AS {ALL}")
+    page.keyboard.press("Control+Enter")
+    expect(names).to_have_text(["second", "first"])
+    expect(page.get_by_label("All", exact=True)).to_be_checked()
+    expect(page.get_by_label("Filter queries by name and SQL")).to_have_value("")
+
+
 def names(page: Page) -> list[str]:
     """Return the names of the queries that are listed."""
     return page.locator("table.queries tbody a").all_inner_texts()

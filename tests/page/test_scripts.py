@@ -30,14 +30,14 @@ def script(page: Page, module: str, names: str, body: str, *arguments: Any) -> A
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ([["window_end", "TIMESTAMP", "window_end"], ["n", "BIGINT", "sum"]], [[], ["n"], "lines"]),
-        ([["window_end", "TIMESTAMP", "window_end"], ["who", "VARCHAR", "group"]], [["who"], [], "table"]),
+        ([["window_end", "TIMESTAMP", "window_end"], ["n", "BIGINT", "sum"]], [[], ["n"], ["table", "lines"]]),
+        ([["window_end", "TIMESTAMP", "window_end"], ["who", "VARCHAR", "group"]], [["who"], [], ["table", "table"]]),
         # rows of the windows of another query
         (
             [["window_end", "TIMESTAMP", "window_end"], ["pack", "INT", None], ["total", "DOUBLE", None]],
-            [["pack"], ["total"], "bars"],
+            [["pack"], ["total"], ["bars", "lines"]],
         ),
-        ([["time", "TIMESTAMP", None], ["price", "DECIMAL(6,2)", None]], [[], ["price"], "table"]),
+        ([["time", "TIMESTAMP", None], ["price", "DECIMAL(6,2)", None]], [[], ["price"], ["table", "table"]]),
     ],
 )
 def test_columns_decide_what_a_chart_can_be(page: Page, columns: list[list[str]], expected: list[Any]) -> None:
@@ -49,7 +49,9 @@ def test_columns_decide_what_a_chart_can_be(page: Page, columns: list[list[str]]
         "(plan) => { const { groups, measures, ...rest } = layoutOf(plan); return { ...rest, groups, measures } }",
         plan,
     )
-    likely = script(page, "choice.js", "likelyForm", "(layout) => likelyForm(layout, 3, 1)", layout)
+    likely = script(
+        page, "choice.js", "likelyForm", "(layout) => [1, 2].map((windows) => likelyForm(layout, 3, windows))", layout
+    )
     assert [layout["groups"], layout["measures"], likely] == expected
 
 

@@ -40,11 +40,11 @@ export function formsOf({ end, measures, groups }) {
   return end !== null && groups.length ? ["lines", "bars", "table"] : ["lines", "table"];
 }
 
-/** Return the form that suits rows by themselves: bars for many groups or a single window, lines for few groups. */
+/** Return the form that suits rows by themselves: bars for many groups or a single window, a table for a single value. */
 export function likelyForm(layout, groups, windows) {
   const forms = formsOf(layout);
   if (layout.end === null || !forms.includes("lines")) return "table";
-  if (!forms.includes("bars")) return "lines";
+  if (!forms.includes("bars")) return windows > 1 ? "lines" : "table";
   if (groups > MANY_GROUPS) return layout.isSession ? "table" : "bars";
   return windows > 1 || layout.isSession ? "lines" : "bars";
 }

@@ -100,6 +100,7 @@ async function run(sql, said) {
   showAnswer(null);
   if (isQuery(sql)) {
     const query = await post("/queries?wait=10", { sql, ...said });
+    queries.reveal(query);
     location.hash = `#/queries/${query.id}`;
     refreshAll();
     return `Query ${query.name ?? query.id} is ${query.state}.`;
@@ -114,6 +115,7 @@ async function run(sql, said) {
   }
   if ("dropped" in answer) return answer.dropped ? `${answer.dropped} is dropped.` : "Nothing was there to drop.";
   if (answer.id && answer.state) {
+    queries.reveal(answer);
     location.hash = `#/queries/${answer.id}`;
     return `Query ${answer.name ?? answer.id} is ${answer.state}.`;
   }

@@ -13,7 +13,7 @@ const PAGE = 50;
 const TYPING_MS = 300;
 const GREATEST_FIRST = ["rows", "latency"];
 
-/** Return `{load(sharers), showCounts(numbers), select(id)}`; `changed` is called on another filter or page. */
+/** Return `{load(sharers), showCounts(numbers), reveal(query), select(id)}`; on another filter or page `changed` is called. */
 export function queriesPanel(changed) {
   let state = "RUNNING";
   let text = "";
@@ -120,6 +120,15 @@ export function queriesPanel(changed) {
     say(byId("page-place"), `Page ${cursors.length}${ids}`);
   }
 
+  /** List queries of all states where a new query would be hidden by the filters. */
+  function reveal(query) {
+    if ((!state || state === query.state) && !text) return;
+    if (state !== query.state) state = "";
+    choices.get(state).firstElementChild.checked = true;
+    text = byId("query-text").value = "";
+    cursors = [null];
+  }
+
   function nothing() {
     if (text)
       return `No query ${state ? `that is ${state} ` : ""}has “${text}” in its name or SQL${next ? " on this page" : ""}.`;
@@ -140,6 +149,7 @@ export function queriesPanel(changed) {
   return {
     load,
     showCounts,
+    reveal,
     select(id) {
       selected = id;
       for (const node of body.children) mark(node);

@@ -177,7 +177,6 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
       ["Sees rows after", times(query.active_from)],
       ["Sees rows until", times(query.active_to)],
       ["Last row", clockTime(query.last_result_at)],
-      ["Slot and epoch", query.slot === null ? "–" : `${query.slot}, ${query.epoch}`],
       ["Tenant", query.tenant],
       ["Ends after", query.ttl_seconds === null ? null : duration(query.ttl_seconds)],
       [
