@@ -15,7 +15,7 @@ from braid.api import logs
 from braid.router.delivery.deliverer import Deliverer
 from braid.router.delivery.shards import DeliveryShard
 from braid.session.settings_sources import load_settings
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed, ServiceError
 from braid.sources.core.storage import Storage
 
 STOP_SECONDS = 3.5
@@ -37,7 +37,7 @@ def deliver(flags: Mapping[str, Any], shard: str, supervised: bool) -> int:
                 f"The data directory {settings.data_dir!r} does not exist. Give that of a service as --data-dir."
             )
         deliverer = Deliverer(storage, DeliveryShard.parse(shard), settings.sink_folder)
-    except (BraidError, OSError, ValueError, ImportError) as error:
+    except (ServiceError, OSError, ValueError, ImportError) as error:
         print(f"braid: {error}", file=sys.stderr)
         return 1
     stopping = threading.Event()

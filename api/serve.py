@@ -50,7 +50,7 @@ from braid.session.shared_session import SharedSession
 from braid.session.upkeep.job_supervisor import JobSupervisor
 from braid.session.upkeep.supervisor import Supervisor
 from braid.session.upkeep.watchdog import Watchdog
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.storage import Storage
 
 GRACEFUL_SECONDS = 2
@@ -72,7 +72,7 @@ def serve(flags: Mapping[str, Any]) -> int:
     """Run the service until a signal stops it; return the exit status."""
     try:
         settings = load_settings(flags)
-    except BraidError as error:
+    except ServiceError as error:
         return _say(error, WRONG_SETTINGS)
     try:
         for name in SECRET:  # what is started from here need not know them
@@ -90,7 +90,7 @@ def serve(flags: Mapping[str, Any]) -> int:
             service, supervisors = stack.enter_context(running(settings, storage, listener))
             answer(service, listener, partial(_end_in_time, supervisors))
         return 0
-    except (BraidError, CannotStart) as error:
+    except (ServiceError, CannotStart) as error:
         return _say(error, NOT_STARTED)
     except OSError as error:
         if error.errno not in NO_ROOM:

@@ -109,7 +109,7 @@ class DemoWatch:
         self.totals = Totals()
 
     def look(self) -> DemoMoment:
-        """Ask the service once; BraidError when it does not answer."""
+        """Ask the service once; ServiceError when it does not answer."""
         self.totals.tuples |= {stream["name"]: stream["tuples"] for stream in self._client.streams()}
         now = time.monotonic()
         rates = {name: self._meter.add(name, now, tuples) for name, tuples in self.totals.tuples.items()}

@@ -15,7 +15,7 @@ from typing import Any
 from braid.bench_driver.mixed_queries import VOCABULARIES, draw_mixed
 from braid.bench_driver.mixed_query import MixedQuery, Query
 from braid.bench_driver.nexmark_query import NexmarkQuery
-from braid.bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from braid.bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinSpec, QuerySpec, WindowSpec
 from braid.bench_driver.queues.datasets import SHOP_BOUNDS
 from braid.bench_driver.similarity import draw_pattern, draw_similar
 from braid.bench_driver.workload import StreamSpec, Workload
@@ -67,7 +67,7 @@ def _rovio_join(workload: Workload, rng: random.Random) -> Draw:
     query = QuerySpec(
         streams=(purchases, ads),
         window=_fixed_window(workload.options),
-        joins=tuple(JoinStep(ColumnRef(purchases, key), ColumnRef(ads, key)) for key in SHOP_BOUNDS),
+        joins=tuple(JoinSpec(ColumnRef(purchases, key), ColumnRef(ads, key)) for key in SHOP_BOUNDS),
         columns=tuple(ColumnRef(purchases, name) for name in (*SHOP_BOUNDS, "price")),
     )
     cohort = workload.options["cohort"]
@@ -167,7 +167,7 @@ def _ordered_join(workload: Workload, _: random.Random) -> Draw:
     query = QuerySpec(
         streams=names,
         window=WindowSpec(size_ms, size_ms),
-        joins=(*_key_joins(names), *(JoinStep(lower, higher, "<") for lower, higher in itertools.pairwise(turns))),
+        joins=(*_key_joins(names), *(JoinSpec(lower, higher, "<") for lower, higher in itertools.pairwise(turns))),
         keys=keys,
         measure=ColumnRef(names[1], FIELDS[0]) if keys else None,
         columns=() if keys else tuple(ColumnRef(name, KEY) for name in names),
@@ -251,7 +251,7 @@ def _ring(workload: Workload, rng: random.Random) -> Draw:
             ),
             window=WindowSpec(size_ms, size_ms),
             joins=tuple(
-                JoinStep(ColumnRef(left, attribute), ColumnRef(right, attribute))
+                JoinSpec(ColumnRef(left, attribute), ColumnRef(right, attribute))
                 for left, right, attribute in ring_edges
             ),
             keys=(ColumnRef(names[0], ATTRIBUTES[0]),),
@@ -299,9 +299,9 @@ def _first_streams(workload: Workload, count: int) -> tuple[StreamSpec, ...]:
     return workload.streams[:count]
 
 
-def _key_joins(streams: Sequence[str]) -> tuple[JoinStep, ...]:
+def _key_joins(streams: Sequence[str]) -> tuple[JoinSpec, ...]:
     """Return the steps that join each stream with the next on the key."""
-    return tuple(JoinStep(ColumnRef(left, KEY), ColumnRef(right, KEY)) for left, right in itertools.pairwise(streams))
+    return tuple(JoinSpec(ColumnRef(left, KEY), ColumnRef(right, KEY)) for left, right in itertools.pairwise(streams))
 
 
 def _fixed_window(options: Any) -> WindowSpec:

@@ -42,7 +42,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class JoinStep:
+class JoinSpec:
     """A comparison of columns of two streams, mostly an equality; several steps may join the same pair."""
 
     left: ColumnRef
@@ -64,7 +64,7 @@ class QuerySpec:
     streams: tuple[str, ...]
     window: WindowSpec
     comparisons: tuple[Comparison, ...] = ()
-    joins: tuple[JoinStep, ...] = ()
+    joins: tuple[JoinSpec, ...] = ()
     keys: tuple[ColumnRef, ...] = ()
     measure: ColumnRef | None = None
     columns: tuple[ColumnRef, ...] = ()
@@ -97,5 +97,5 @@ class QuerySpec:
         return self.window.slide_ms
 
 
-def _streams_of(step: JoinStep) -> tuple[str, str]:
+def _streams_of(step: JoinSpec) -> tuple[str, str]:
     return step.left.stream, step.right.stream

@@ -14,10 +14,10 @@ import itertools
 import random
 from collections.abc import Sequence
 
-from braid.bench_driver.query_spec import ColumnRef, JoinStep
+from braid.bench_driver.query_spec import ColumnRef, JoinSpec
 
 
-def draw_pattern(rng: random.Random, streams: Sequence[str], attributes: Sequence[str]) -> tuple[JoinStep, ...]:
+def draw_pattern(rng: random.Random, streams: Sequence[str], attributes: Sequence[str]) -> tuple[JoinSpec, ...]:
     """Return the joins of a pattern query: a chain of the streams in order on random attributes.
 
     The two join attributes of a stream differ, so that they count apart.
@@ -27,11 +27,11 @@ def draw_pattern(rng: random.Random, streams: Sequence[str], attributes: Sequenc
 
 def draw_similar(
     rng: random.Random,
-    pattern: Sequence[JoinStep],
+    pattern: Sequence[JoinSpec],
     target: float,
     streams: Sequence[str],
     attributes: Sequence[str],
-) -> tuple[JoinStep, ...]:
+) -> tuple[JoinSpec, ...]:
     """Return the joins of a query as long as the pattern and `target` similar to it, by the thesis's three steps.
 
     It is as close to `target` as whole numbers of streams and attributes allow. `streams` are all there are; where
@@ -77,12 +77,12 @@ def _draw_slots(rng: random.Random, stream: str, attributes: Sequence[str], stre
     return [ColumnRef(stream, attribute) for attribute in rng.sample(attributes, slots)]
 
 
-def _chain(slots: Sequence[Sequence[ColumnRef]]) -> tuple[JoinStep, ...]:
+def _chain(slots: Sequence[Sequence[ColumnRef]]) -> tuple[JoinSpec, ...]:
     """Return the steps that join each stream's last attribute with the next stream's first."""
-    return tuple(JoinStep(left[-1], right[0]) for left, right in itertools.pairwise(slots))
+    return tuple(JoinSpec(left[-1], right[0]) for left, right in itertools.pairwise(slots))
 
 
-def _slots(chain: Sequence[JoinStep]) -> list[list[ColumnRef]]:
+def _slots(chain: Sequence[JoinSpec]) -> list[list[ColumnRef]]:
     """Return the join attributes of each stream in order of the chain, the inverse of `_chain`."""
     between = [[step.right, following.left] for step, following in itertools.pairwise(chain)]
     return [[chain[0].left], *between, [chain[-1].right]]

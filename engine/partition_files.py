@@ -70,7 +70,7 @@ class PartitionFiles:
                 if payload.path:
                     read_state(self._storage, payload.path)
 
-    def settle(self) -> str | None:
+    def write_manifest(self) -> str | None:
         """Write the manifest if the batch changed the state; return the path that the batch record is to name."""
         if not self._is_changed:
             return self._path

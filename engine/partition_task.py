@@ -45,15 +45,15 @@ class PartitionTasks:
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = self._plan.at(start, end)
         progress = progress_of(controls, start, end)
-        limit = partition.follow(live)
-        progress["fired"] = limit.fired(
+        firing_limit = partition.follow(live)
+        progress["fired"] = firing_limit.fired_after(
             end.fired, progress["watermarks"], progress.pop("earliest"), end.fire_to, end.firing_budget_us
         )
         state = PartitionFiles(self._storage, end.seq, end.partitions.get(str(partition_number)))
         blocks = partition.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
-        links: dict[str, str] = {}
-        entries = [block.write(self._storage, end.seq, links) for block in blocks]
-        partition.let_go()
+        tuple_links: dict[str, str] = {}
+        entries = [block.write(self._storage, end.seq, tuple_links) for block in blocks]
+        partition.release_tuples()
         output = [(BLOCK, body) for body in (*sent_blocks, *(orjson.dumps(entry).decode() for entry in entries))]
         if partition_number == self._first_partition:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
@@ -66,7 +66,7 @@ class PartitionTasks:
             "fire_to": partition.affordable(progress["fired"], progress["watermarks"], end.firing_budget_us),
             "oldest": min((n for n in (partition.oldest, state.oldest) if n is not None), default=None),
             "report": partition.work.tell() if is_due(start.planned_us, end.planned_us) else None,
-            "path": state.settle(),
+            "path": state.write_manifest(),
             "busy_us": int((time.perf_counter() - began) * 1e6),
         }
         output.append((STATE, orjson.dumps(outcome).decode()))

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 
 log = logging.getLogger("braid.operators")
 
 _observer: Callable[[Sequence[str]], None] | None = None
-_NOT_CONTAINED = (MemoryError, OSError, BraidError)
+_NOT_CONTAINED = (MemoryError, OSError, ServiceError)
 
 
 @contextmanager

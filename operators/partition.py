@@ -124,7 +124,7 @@ class Partition:
         held = self._held()
         blocks = self._fire(held, new_buckets, before, after, now_us)
         self.oldest = self._oldest()
-        self._settle(seq, head, state)
+        self._store_early_rows(seq, head, state)
         needed = self._needed(held, after)
         for expired in self._expired(needed):
             self._drop(expired, seq, head, state)
@@ -136,9 +136,9 @@ class Partition:
             state.set_head(new_head)
         return blocks
 
-    def let_go(self) -> None:
-        """Let go of tuples of joins that take more memory than is theirs, once the batch's rows are stored."""
-        self._files.let_go(self._tuple_bytes)
+    def release_tuples(self) -> None:
+        """Free the memory of joins' tuples beyond its limit, once the batch's rows are stored."""
+        self._files.release_beyond(self._tuple_bytes)
 
     def _oldest(self) -> int | None:
         paths = (payload.path for entry in self._entries.values() for payload in entry.payloads)
@@ -193,9 +193,9 @@ class Partition:
                 self._emitted.revise(name, None, (), None, None, now_us)
         return blocks
 
-    def _settle(self, seq: int, head: Head, state: PartitionState) -> None:
+    def _store_early_rows(self, seq: int, head: Head, state: PartitionState) -> None:
         """Make durable what was emitted early."""
-        change = self._emitted.settle(seq)
+        change = self._emitted.take_revisions(seq)
         self.due_us = self._emitted.due_us
         for number in change.dropped:
             state.drop_entry(number)

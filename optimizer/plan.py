@@ -20,7 +20,7 @@ from braid.operators.queries import Query, lookups_of
 from braid.operators.windows import SessionWindow, Window
 from braid.optimizer.sub_joins import SubJoin, sub_joins
 from braid.sources.core.derived import is_derived, lineages_of
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 
 SHOWN_QUERIES = 20
 # queries share cells where at least so many of an operator test the same columns, or all of it one of so many columns
@@ -155,13 +155,13 @@ class Plan:
 
         Of those that come the queries in ``alone`` share no cells.
 
-        BraidError for a query that is not in the plan.
+        ServiceError for a query that is not in the plan.
         """
         created, removed, dropped = list(created), list(removed), list(streams_dropped)
         for query_id, query in removed:
             operator = self.operators.get(operator_of(query))
             if operator is None or query_id not in operator.queries:
-                raise BraidError(f"Only a query in the plan can leave it; got {query_id!r}.", query_id=query_id)
+                raise ServiceError(f"Only a query in the plan can leave it; got {query_id!r}.", query_id=query_id)
         self.version = self.version_after(bool(created or removed or groups or splits), streams_created, dropped)
         self.streams = self._streams_after(streams_created, dropped)
         for query_id, query in removed:
@@ -175,7 +175,9 @@ class Plan:
             operator.add(query_id, query, query_id in alone)
         for query_id, group in (groups or {}).items():
             if query_id not in self._operator_of:
-                raise BraidError(f"Only a query in the plan can change its group; got {query_id!r}.", query_id=query_id)
+                raise ServiceError(
+                    f"Only a query in the plan can change its group; got {query_id!r}.", query_id=query_id
+                )
             self._operator_of[query_id].queries[query_id] = group
         for name, split in (splits or {}).items():
             self.operators[name].split = split

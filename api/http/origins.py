@@ -17,14 +17,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from braid.api.http.problems import document_of, problem
 from braid.session.settings import Settings
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 
 ANY = "*"
 _EVERYWHERE = ("0.0.0.0", "::")
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
-class ForeignRequest(BraidError):
+class ForeignRequest(ServiceError):
     """The request names another host, or comes from a page of somebody else."""
 
     status = 403

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from braid.sources.core.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
+from braid.sources.core.errors import MalformedRequest, Overloaded, ServiceError, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -28,14 +28,14 @@ _NO_BOOLEAN = ("bool_parsing", "bool_type")
 log = logging.getLogger("braid.api")
 
 
-class NotAcceptable(BraidError):
+class NotAcceptable(ServiceError):
     """None of the forms that the client accepts is one we can give."""
 
     status = 406
     title = "Not acceptable"
 
 
-def document_of(error: BraidError) -> dict[str, Any]:
+def document_of(error: ServiceError) -> dict[str, Any]:
     """Return the problem document of an error."""
     document: dict[str, Any] = {
         "type": f"urn:braid:problem:{_kebab(type(error).__name__)}",
@@ -52,7 +52,7 @@ def document_of(error: BraidError) -> dict[str, Any]:
     return document
 
 
-def headers_of(error: BraidError) -> dict[str, str]:
+def headers_of(error: ServiceError) -> dict[str, str]:
     """Return the headers that belong to an error."""
     if isinstance(error, Overloaded):
         return {"Retry-After": str(error.retry_after)}
@@ -73,7 +73,7 @@ def status_document(status: int, detail: str) -> bytes:
 
 def install(app: FastAPI) -> None:
     """Make ``app`` answer every error with a problem document."""
-    app.add_exception_handler(BraidError, _answer_braid_error)
+    app.add_exception_handler(ServiceError, _answer_braid_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_parameters)
     app.add_exception_handler(HTTPException, _answer_routing_error)
     app.add_exception_handler(Exception, _answer_defect)
@@ -102,7 +102,7 @@ class DefectAnswers:
 
 
 async def _answer_braid_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, BraidError)
+    assert isinstance(error, ServiceError)
     if error.status >= 500 and error.status != HTTPStatus.SERVICE_UNAVAILABLE:
         log.error(
             "request failed",
@@ -151,7 +151,7 @@ def _methods_of(request: Request) -> list[str]:
 async def _answer_defect(request: Request, error: Exception) -> Response:
     log.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
     return problem(
-        document_of(BraidError(f"Braid failed to answer ({type(error).__name__}). Its log has the details."))
+        document_of(ServiceError(f"Braid failed to answer ({type(error).__name__}). Its log has the details."))
     )
 
 

@@ -16,7 +16,7 @@ from braid.session.shared_session import SharedSession
 from braid.session.state.query_record import QueryRecord
 from braid.sources.connectors.connector import Connector
 from braid.sources.connectors.registry import open_connector
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.storage import Storage
 
 _COUNTS = {
@@ -109,7 +109,7 @@ class Lag:
                 if connector is None:
                     connector = self._connectors[definition.id] = open_connector(definition, self._storage)
                 available = connector.available(now_us)
-            except (BraidError, OSError) as error:
+            except (ServiceError, OSError) as error:
                 log.debug("lag unknown", extra={"fields": {"stream": definition.name, "error": str(error)}})
                 continue
             read_offsets = offsets.get(definition.id, {})

@@ -25,7 +25,7 @@ from braid.session.commands.query_order import ORDERS
 from braid.session.commands.query_requests import QueryRequest
 from braid.session.state.query_record import STATES
 from braid.session.state.requests import Outcome
-from braid.sources.core.errors import BraidError, Gone, MalformedRequest, TooLarge
+from braid.sources.core.errors import Gone, MalformedRequest, ServiceError, TooLarge
 
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels", "start")
@@ -240,7 +240,7 @@ def requests_of(values: list[Any], most: int) -> list[QueryRequest]:
     for number, value in enumerate(values, 1):
         try:
             requests.append(request_of(value))
-        except BraidError as error:
+        except ServiceError as error:
             raise type(error)(f"Query {number} of {len(values)}: {error.detail}") from None
     return requests
 

@@ -23,7 +23,7 @@ from braid.router.row_text import PIECE_BYTES, json_lines, pieces
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.query_lookup import RunningQuery
 from braid.session.state.query_record import FAILED
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed, ServiceError
 
 router = APIRouter(tags=["results"])
 PAGE_ROWS = 1000
@@ -107,7 +107,7 @@ async def events(
             page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS), PIECE_BYTES)
             if deployed.state == FAILED and was_last_page and not page.table.num_rows:
                 raise NotAllowed(caller.query(query_id)["error"] or "The query failed.")
-        except BraidError as error:  # the status is sent already, so the event says it
+        except ServiceError as error:  # the status is sent already, so the event says it
             yield _frame("failed", page.cursor, orjson.dumps({"error": error.detail}))
             return
         ended = is_end(service, deployed, page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec
+from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinSpec, QuerySpec
 
 TIME = "time"
 TOTAL = "total"
@@ -48,12 +48,12 @@ def condition(comparison: Comparison, name: Name) -> str:
     return f"{name(ColumnRef(comparison.stream, comparison.column))} {comparison.operator} {comparison.constant!r}"
 
 
-def join_condition(step: JoinStep, name: Name) -> str:
+def join_condition(step: JoinSpec, name: Name) -> str:
     """Return a join predicate."""
     return f"{name(step.left)} {step.operator} {name(step.right)}"
 
 
-def steps_to(spec: QuerySpec, number: int) -> list[JoinStep]:
+def steps_to(spec: QuerySpec, number: int) -> list[JoinSpec]:
     """Return the join steps between the stream at `number` and those before it."""
     stream, earlier = spec.streams[number], spec.streams[:number]
     pairs = [(other, stream) for other in earlier] + [(stream, other) for other in earlier]

@@ -167,7 +167,7 @@ class Cluster:
             process.kill()
 
 
-class Client:
+class FlinkClient:
     """Plans and submits SQL, one statement after the other."""
 
     def __init__(self, cluster: Cluster, printed: PrintedRows) -> None:
@@ -222,7 +222,7 @@ def forward_printed(output: int, printed: PrintedRows, say: Say) -> None:
             say({"arrived": arrived, "latest": latest})
 
 
-def serve(client: Client, watch: FlinkWatch, say: Say) -> None:
+def serve(client: FlinkClient, watch: FlinkWatch, say: Say) -> None:
     """Do what is told until stdin ends."""
     flink_ids: dict[int, str] = {}
     for line in sys.stdin:
@@ -259,7 +259,7 @@ def main() -> int:
         printed = PrintedRows()
         output = cluster.task_manager.stdout.fileno()
         threading.Thread(target=forward_printed, args=(output, printed, say), daemon=True).start()
-        client = Client(cluster, printed)
+        client = FlinkClient(cluster, printed)
         cluster.wait_up(task["slots"])
         watch = FlinkWatch(cluster.port, cluster.check, say, task["of_workload"])
         watch.start()

@@ -108,7 +108,7 @@ def soak(
     finished queries are kept.
 
     Raises:
-        ServiceFailedError, QueueFailedError, BraidError, TimeoutError: it could not go on.
+        ServiceFailedError, QueueFailedError, ServiceError, TimeoutError: it could not go on.
     """
     workload = load_workload(workload_name)
     (stream,) = workload.streams

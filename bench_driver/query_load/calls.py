@@ -40,7 +40,7 @@ class CallAnswer:
             return f"{self.status} {self.body.decode(errors='replace')[:200]}"
 
 
-class Calls:
+class ServiceCalls:
     """Calls of the service at a URL."""
 
     def __init__(self, url: str) -> None:

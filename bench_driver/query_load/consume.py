@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.bench_driver.query_load.calls import BUSY, WAIT_SECONDS, Calls
+from braid.bench_driver.query_load.calls import BUSY, WAIT_SECONDS, ServiceCalls
 
 ARROW = "application/vnd.apache.arrow.stream"
 PAGE = 100_000
@@ -57,7 +57,7 @@ def latest_of(tables: Iterable[pa.Table]) -> list[list[float]]:
     return latest
 
 
-def follow(calls: Calls, query_id: str) -> None:
+def follow(calls: ServiceCalls, query_id: str) -> None:
     """Read a query from its first row on until it is RETIRED, and say of each page what it has."""
     cursor = ""
     while True:
@@ -94,7 +94,7 @@ def follow_all(url: str, label: str | None) -> None:
 
     Nobody reads subqueries but the queries that have them.
     """
-    calls, followed = Calls(url), set[str]()
+    calls, followed = ServiceCalls(url), set[str]()
     while True:
         for query in calls.queries("RUNNING", label) or ():
             if query["id"] not in followed and not query["subquery"]:

@@ -47,7 +47,7 @@ MIN_ROWS_PER_BATCH = 100_000
 
 
 @dataclass(frozen=True)
-class Statement:
+class SparkStatement:
     """One streaming query: its SQL, the streams it reads, and whether its rows go to the consumer."""
 
     sql: str
@@ -169,7 +169,7 @@ class SparkSystem(PeerSystem):
     def _problem(self, number: int | None, reason: str) -> str:
         return f"a streaming query ended by itself: number {number}: {reason}"
 
-    def _request(self, statement: Statement, slot: int) -> int:
+    def _request(self, statement: SparkStatement, slot: int) -> int:
         query, self._next_query = self._next_query, self._next_query + 1
         command = {"do": "start", "query": query, "sql": statement.sql, "streams": statement.streams, "slot": slot}
         self._started().send({**command, "probe": statement.probe, "most": self._rows_per_batch})
@@ -177,7 +177,7 @@ class SparkSystem(PeerSystem):
         return query
 
 
-def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) -> list[Statement]:
+def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) -> list[SparkStatement]:
     """Return the streaming queries for `queries`, of which up to `probes`, spread over all, are probe queries.
 
     Raises UnsupportedError when they cannot be fused by hand.
@@ -194,7 +194,7 @@ def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) 
             sql = spark.fused_sql(group, probe) if fused else spark.query_sql(group[0], probe)
         except ValueError as error:
             raise UnsupportedError(f"the queries cannot be fused by hand: {error}") from error
-        result.append(Statement(sql, group[0].streams, probe))
+        result.append(SparkStatement(sql, group[0].streams, probe))
     return result
 
 

@@ -27,7 +27,7 @@ _FEWER = 4
 _MAX_ADDRESSES = 1 << 20
 
 
-class Entries(Protocol):
+class Itemized(Protocol):
     """Entries ordered by item: those of item i, a slice or a stretch, are ``[starts[i], starts[i + 1])``."""
 
     @property
@@ -68,7 +68,7 @@ class Level:
         return level_above(self, self.cells, self.keys)
 
 
-def level_above(below: Entries, cells: int, keys: int) -> Level | None:
+def level_above(below: Itemized, cells: int, keys: int) -> Level | None:
     """Return the level above some entries, None where it would not have several times fewer."""
     size = cells * keys
     if size > _MAX_ADDRESSES or below.starts[-1] < 2 * _FEWER * size:
@@ -113,7 +113,7 @@ def _total_of(name: str, numbers: Numbers, address: npt.NDArray[np.int32], size:
     return total
 
 
-def stretches(entries: Entries, above: Level | None, first: int, after: int) -> Iterator[tuple[Entries, int, int]]:
+def stretches(entries: Itemized, above: Level | None, first: int, after: int) -> Iterator[tuple[Itemized, int, int]]:
     """Yield what the items ``[first, after)`` consist of: entries of a level, the first, the one after the last."""
     if above is not None:
         low = int(np.searchsorted(above.bounds, first))

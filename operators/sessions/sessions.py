@@ -3,7 +3,8 @@
 Tuples of one cell and key that follow each other within the shortest gap of all queries belong to the same session of
 every query that selects the cell. They are kept as one *fragment*: its first and last event time, and the components
 of its tuples. A query's session is a chain of fragments of its cells, none of which begins its gap or more after the
-last tuple before it. Fragments are cut where queries begin to see tuples, so each query has whole fragments.
+last tuple before it. A fragment never lies across a *cut*, an event time at which a query begins or ceases to see
+tuples, so each query has whole fragments.
 
 The thesis has sessions as windows like any other (section 2.1.3, figure 2.3); it does not say how they are shared.
 """
@@ -73,7 +74,7 @@ def _chain(number: Times, order: Times, group: Times, stretch: Times, first: Tim
 
 
 def chain(group: Times, first: Times, last: Times, gap: int, cuts: Sequence[int] = ()) -> tuple[Times, int]:
-    """Join intervals of the same group that are less than ``gap`` apart, and not parted by a cut.
+    """Join intervals of one group that are less than ``gap`` apart, and not parted by one of the ``cuts`` (both µs).
 
     Returns for each interval the number of its chain, and how many chains there are; they are in order of group and
     begin.
@@ -185,7 +186,7 @@ def alive_fragments(
     return np.split(is_open, np.cumsum([bucket.entries for bucket in buckets])[:-1])
 
 
-class _Joined:
+class _Fragments:
     """The fragments of several buckets of one space, in common cells and keys."""
 
     def __init__(
@@ -230,7 +231,7 @@ def merge_fragments(
         common = cells
         maps = [bucket.cells.map_to(cells) for bucket in buckets if isinstance(bucket.cells, LineCells)]
     names = {n: t for n, t in component_names(buckets).items() if n not in (FIRST, LAST)}
-    joined = _Joined(buckets, maps, names)
+    joined = _Fragments(buckets, maps, names)
     alive_rows = np.flatnonzero(np.concatenate(list(alive)))
     keys = joined.keys.num_rows
     address = joined.cell[alive_rows].astype(np.int64) * keys + joined.key[alive_rows]
@@ -263,8 +264,8 @@ def fire_sessions(
         if not space_buckets:
             continue
         runs, cells, maps = SpaceQueries(members, predicates).cells(space_buckets)
-        joined = _Joined(space_buckets, maps, needed_names(space_buckets, measures_of(members)))
-        values = _values_of(distinct or {}, space, members, predicates, joined.keys)
+        joined = _Fragments(space_buckets, maps, needed_names(space_buckets, measures_of(members)))
+        values = _counted_values(distinct or {}, space, members, predicates, joined.keys)
         for query, mask in zip(members, runs.masks(cells), strict=True):
             table = _sessions_of(joined, query, mask, after, upto, values)
             if table is not None:
@@ -281,10 +282,10 @@ def fire_sessions(
 
 
 @dataclass(frozen=True)
-class _Values:
+class _CountedValues:
     """Fragments that have a counted value as one more key; ``key_of`` is the key without it, -1 where it is NULL."""
 
-    joined: _Joined
+    joined: _Fragments
     key_of: Times
     cells: Mapping[str, npt.NDArray[np.bool_]]
 
@@ -304,13 +305,13 @@ class _Values:
         return np.bincount(pairs // wide.keys.num_rows, minlength=sessions)
 
 
-def _values_of(
+def _counted_values(
     distinct: Mapping[str, Sequence[Bucket]],
     space: SpaceKey,
     queries: Sequence[LiveQuery],
     predicates: Predicates,
     keys: pa.Table,
-) -> dict[str, _Values]:
+) -> dict[str, _CountedValues]:
     """Return the values of each argument that some of the queries of a cell space count."""
     values = {}
     for argument, buckets in distinct.items():
@@ -318,19 +319,19 @@ def _values_of(
         counting = [query for query in queries if counts_values(aggregation_of(query).measures, argument)]
         if space_buckets and counting:
             runs, cells, maps = SpaceQueries(counting, predicates).cells(space_buckets)
-            joined = _Joined(space_buckets, maps, needed_names(space_buckets, ()))
+            joined = _Fragments(space_buckets, maps, needed_names(space_buckets, ()))
             masks = dict(zip((query.id for query in counting), runs.masks(cells), strict=True))
-            values[argument] = _Values(joined, keys_of_wide(keys, joined.keys), masks)
+            values[argument] = _CountedValues(joined, keys_of_wide(keys, joined.keys), masks)
     return values
 
 
 def _sessions_of(
-    joined: _Joined,
+    joined: _Fragments,
     query: LiveQuery,
     cells: npt.NDArray[np.bool_],
     after: int,
     upto: int,
-    values: Mapping[str, _Values],
+    values: Mapping[str, _CountedValues],
 ) -> pa.Table | None:
     """Return the rows of a query's sessions that end in ``(after, upto]``, None for none; ``cells`` are the query's."""
     stream, gap = query.query.streams[0], gap_of(query)
@@ -362,11 +363,11 @@ def _sessions_of(
         **{name: one_array(key_values.column(name)) for name in key_columns(key_values)},
     }
     for measure in aggregation_of(query).measures:
-        columns[measure.name] = _values(measure, totals, due, joined.dictionaries)
+        columns[measure.name] = _measure_column(measure, totals, due, joined.dictionaries)
     return pa.table(columns)
 
 
-def _values(
+def _measure_column(
     measure: Measure, totals: Mapping[str, Numbers], due: npt.NDArray[Any], dictionaries: Mapping[str, pa.Array]
 ) -> pa.Array:
     """Return a measure of the sessions that are due."""

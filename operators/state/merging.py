@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from braid.operators import kernels
-from braid.operators.aggregation.slice_tree import Entries
+from braid.operators.aggregation.slice_tree import Itemized
 from braid.operators.arrays import Numbers
 from braid.operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from braid.operators.state import components
@@ -60,7 +60,7 @@ def common_ranks(
 
 
 def numbers_of(
-    entries: Entries,
+    entries: Itemized,
     component: Component,
     which: slice | npt.NDArray[np.int64],
     ranks: Mapping[str, npt.NDArray[np.int64]],
@@ -95,7 +95,7 @@ class Renumbered:
     first: int
     keys: int
 
-    def add(self, totals: Mapping[str, Numbers], entries: Entries, low: int, high: int) -> None:
+    def add(self, totals: Mapping[str, Numbers], entries: Itemized, low: int, high: int) -> None:
         """Add the entries ``[low, high)`` of the bucket, or of a level of it, to the components in ``totals``."""
         at: npt.NDArray[np.int32] | None = None
         packed = self._add_packed(totals, entries, low, high)
@@ -116,7 +116,7 @@ class Renumbered:
                 kernels.place_mapped(at, cell, key, self.cell_map, self.key_map, self.first, self.keys)
             merge_into(component, total, at, numbers)
 
-    def _add_packed(self, totals: Mapping[str, Numbers], entries: Entries, low: int, high: int) -> tuple[str, ...]:
+    def _add_packed(self, totals: Mapping[str, Numbers], entries: Itemized, low: int, high: int) -> tuple[str, ...]:
         """Add the count and the sum that are packed, if any are and ``totals`` has both; return their names."""
         if not isinstance(entries.components, WithPacked):
             return ()

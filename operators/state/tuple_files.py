@@ -25,7 +25,7 @@ class TupleFile:
     """Tuples of one input: columns by name, and :data:`TIME`, their event times (µs, int64).
 
     ``path`` is empty for tuples in memory. A file is read, and checked, when its tuples are first asked for, and again
-    after they were let go.
+    after they were released.
     """
 
     def __init__(self, path: str, read: Callable[[], pa.Table]) -> None:
@@ -42,7 +42,7 @@ class TupleFile:
         """All columns; CorruptData where the file has been removed, or is damaged."""
         return self._read()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Take no memory until the tuples are asked for again."""
         self.__dict__.pop("table", None)
 
@@ -78,7 +78,7 @@ class TupleFiles:
                 file = self._known[path] = TupleFile(path, lambda: self._open(path))
             return file
 
-    def let_go(self, kept_bytes: int) -> None:
+    def release_beyond(self, kept_bytes: int) -> None:
         """Keep ``kept_bytes`` of tuples in memory; of others, the ones read first, files are read again when needed."""
         with self._lock:
             self._in_memory = {path: size for path, size in self._in_memory.items() if path in self._known}
@@ -88,7 +88,7 @@ class TupleFiles:
                     break
                 file = self._known.get(path)
                 if file is not None:
-                    file.let_go()
+                    file.release()
                 del self._in_memory[path]
                 beyond -= size
 

@@ -109,7 +109,7 @@ class EmissionLog:
         """When the next delay runs out, by the revisions of this batch."""
         return min((r.due_us for r in self._revisions.values() if r.due_us is not None), default=None)
 
-    def settle(self, seq: int) -> StateChange:
+    def take_revisions(self, seq: int) -> StateChange:
         """Return how the state changes by the revisions of batch ``seq``; what is in memory changes with it."""
         stored: dict[int, tuple[str, bytes]] = {}
         dropped, files = [], []

@@ -117,7 +117,7 @@ class FiringLimit:
         for stream, alike in ends:
             self._ends[stream].append(alike)
 
-    def fired(
+    def fired_after(
         self, before: Reached, watermarks: Reached, earliest: Reached, fire_to: Mapping[str, int], budget_us: float
     ) -> dict[str, int | None]:
         """Return up to where the windows of each stream fire in a batch: to the watermark, or less far.

@@ -18,7 +18,7 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Entries:
+class CellEntries:
     """Entries with tuples, ordered by cell: those of cell c are ``[starts[c], starts[c + 1])``, each with its key."""
 
     starts: Places
@@ -59,7 +59,7 @@ class Reductions:
         assert counts is not None
         return counts.lengths(runs)
 
-    def entries(self, names: Sequence[str]) -> Entries:
+    def entries(self, names: Sequence[str]) -> CellEntries:
         """Return the entries that have tuples with some components; a count that was left out is that of all tuples."""
         counts = self._totals[COUNT_NAME]
         totals = {name: self._totals.get(name, counts) for name in names}
@@ -67,7 +67,7 @@ class Reductions:
         at = np.flatnonzero(counts != 0)  # three times as quick as of numbers
         starts = np.searchsorted(at, np.arange(cells + 1) * keys)
         key = (at - np.repeat(np.arange(cells) * keys, np.diff(starts))).astype(np.int32)
-        return Entries(starts, key, {name: total.reshape(-1)[at] for name, total in totals.items()})
+        return CellEntries(starts, key, {name: total.reshape(-1)[at] for name, total in totals.items()})
 
     def _reduction(self, name: str) -> RangeReduction | None:
         total = self._totals.get(name)

@@ -27,12 +27,12 @@ from braid.session.sql.create_stream_text import (
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.sources.connectors.registry import CONNECTORS
 from braid.sources.core.confinement import OPEN, Confinement
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed, ServiceError
 from braid.sources.core.names import name_key
 from braid.sources.core.schema import TIMESTAMP, VARCHAR
 from braid.sources.core.storage import Storage
 from braid.sources.core.watermark_options import HOUR, MAX_FUTURE, NONE, SECOND, TIMESTAMP_FORMAT
-from braid.sources.inference.columns import EPOCH_WORDS, Column, times_within, words_of
+from braid.sources.inference.columns import EPOCH_WORDS, Inferred, times_within, words_of
 from braid.sources.inference.event_time import EventTime, choose_event_time
 from braid.sources.inference.places import KAFKA, sample_place
 from braid.sources.inference.sample import CSV, JSON, MAX_WIDTH, PARQUET, Sample, sample_parquet, sample_texts
@@ -163,13 +163,13 @@ class Inference:
                 options[MAX_FUTURE] = NONE
                 comments.append("Its times go beyond now, so max_future is off: see the options of watermarks.")
         if sample.unreadable:
-            comments.append(f"{sample.unreadable} more row(s) are no {sample.form} of these columns: dead letters.")
+            comments.append(_unreadable_text(sample))
         if left_out:
             comments.append(_left_out_text(left_out))
         sql = create_stream_text(name, declared, options, comments)
         try:
             statement = read_create_stream(sql, self._confinement, self._storage, self._limits)
-        except BraidError as problem:
+        except ServiceError as problem:
             raise NotAllowed(f"No stream can be declared for this sample: {problem.detail}") from None
         return InferredStream(
             name=statement.name,
@@ -185,15 +185,23 @@ class Inference:
         )
 
 
+def _unreadable_text(sample: Sample) -> str:
+    count, first = len(sample.unreadable), sample.unreadable[0]
+    of_columns = f"cannot be read as {sample.form.upper()} of these columns"
+    if count == 1:
+        return f"Row {first} {of_columns}: it becomes a dead letter."
+    return f"{count} more rows, the first is row {first}, {of_columns}: they become dead letters."
+
+
 def _name_after(place: str) -> str:
     """Return the name of a stream that reads a file, a folder or a topic."""
     base = re.sub(r"\W+", "_", PurePosixPath(place).stem, flags=re.ASCII).strip("_").lower()[: LONGEST_NAME - 10]
     return base if base and not base[0].isdigit() else f"s_{base}" if base else "events"
 
 
-def _declarable(sample: Sample) -> tuple[list[Column], list[tuple[str, str]]]:
+def _declarable(sample: Sample) -> tuple[list[Inferred], list[tuple[str, str]]]:
     """Return the columns that a stream can have, and the names of the others with the reasons."""
-    columns: list[Column] = []
+    columns: list[Inferred] = []
     left_out: list[tuple[str, str]] = []
     names: set[str] = set()
     counts = Counter(column.name for column in sample.columns)
@@ -207,7 +215,7 @@ def _declarable(sample: Sample) -> tuple[list[Column], list[tuple[str, str]]]:
     return columns, left_out
 
 
-def _why_not(column: Column, names: set[str], times: int) -> str:
+def _why_not(column: Inferred, names: set[str], times: int) -> str:
     name = column.name
     if not name.strip():
         return "no name"
@@ -222,7 +230,7 @@ def _why_not(column: Column, names: set[str], times: int) -> str:
     return column.why if column.type is None else ""
 
 
-def _declared(column: Column, time_: EventTime | None, form: str) -> DeclaredColumn:
+def _declared(column: Inferred, time_: EventTime | None, form: str) -> DeclaredColumn:
     assert column.type is not None
     if time_ is not None and column is time_.column:
         comment = "" if column.misfits else column.why  # what is said of the event time has the misfits
@@ -236,7 +244,7 @@ def _declared(column: Column, time_: EventTime | None, form: str) -> DeclaredCol
     return DeclaredColumn(column.name, column.type, column.why)
 
 
-def _moment_of(day: Column, clock: Column) -> str:
+def _moment_of(day: Inferred, clock: Inferred) -> str:
     """Return the expression that puts a day and a time of day together."""
     assert clock.clock is not None
     text = quoted_name(day.name) if day.type == VARCHAR else f"CAST({quoted_name(day.name)} AS VARCHAR)"
@@ -244,7 +252,7 @@ def _moment_of(day: Column, clock: Column) -> str:
     return f"TO_TIMESTAMP({text} || ' ' || {quoted_name(clock.name)}, {pattern})"
 
 
-def _free(name: str, columns: Sequence[Column]) -> str:
+def _free(name: str, columns: Sequence[Inferred]) -> str:
     """Return a name that no column has: this one, or with a number after it."""
     taken = {column.name.lower() for column in columns}
     return next(n for n in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))) if n.lower() not in taken)
@@ -285,7 +293,7 @@ def _left_out_text(left_out: Sequence[tuple[str, str]]) -> str:
 
 
 def _no_event_time(
-    sample: Sample, columns: Sequence[Column], left_out: Sequence[tuple[str, str]], name: str
+    sample: Sample, columns: Sequence[Inferred], left_out: Sequence[tuple[str, str]], name: str
 ) -> NotAllowed:
     likely = [column for column in columns if {"time", "date", "day", "at"} & set(words_of(column.name))]
     advice = f" {_left_out_text(left_out)}" if left_out else ""

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Event
 
-from braid.sources.core.errors import BraidError, Overloaded
+from braid.sources.core.errors import Overloaded, ServiceError
 
 
 @dataclass
@@ -18,11 +18,11 @@ class Planning:
     """What one request may take: so many ``seconds`` from now on, the time that it waits for its turn included."""
 
     seconds: float
-    why_ended: BraidError | None = None
+    why_ended: ServiceError | None = None
     _began: float = field(default_factory=time.monotonic)
     _ended: Event = field(default_factory=Event)
 
-    def end(self, why: BraidError) -> None:
+    def end(self, why: ServiceError) -> None:
         """Have :meth:`check` raise this error from now on."""
         self.why_ended = why
         self._ended.set()

@@ -22,7 +22,7 @@ from braid.session.state.query_record import QueryRecord, full_name
 from braid.session.state.sharing import shared_dict
 from braid.sources.connectors.static_table import TableVersion
 from braid.sources.core.confinement import OPEN, Confinement
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed, ServiceError
 from braid.sources.core.names import composed
 
 _ID = re.compile(r"q-\d+")
@@ -203,7 +203,7 @@ def plan_requests(
             sink = read_sink(sink_spec)
             if sink is not None:
                 _check_sink(sink, parsed.query, confinement, base.id if sink_spec is base.sink else None)
-        except BraidError as error:
+        except ServiceError as error:
             if len(requests) > 1:
                 _reword(error, f"Query {position} of {len(requests)}: {error.detail}")
             raise
@@ -230,7 +230,7 @@ def _check_sink(sink: SinkDefinition, query: Query, confinement: Confinement, in
         raise
 
 
-def _reword(error: BraidError, detail: str) -> None:
+def _reword(error: ServiceError, detail: str) -> None:
     error.detail = detail
     error.args = (detail,)
 

@@ -27,7 +27,7 @@ from braid.session.state.requests import (
     outcome_from_json,
     outcome_to_json,
 )
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed, ServiceError
 from braid.sources.core.storage import Storage
 
 FOLDER = "outcomes"
@@ -116,7 +116,7 @@ class Idempotency:
             if outcome.status < 500 and outcome.status != NO_ANSWER:
                 record(outcome)
             return outcome
-        except BraidError as error:
+        except ServiceError as error:
             if is_final(error):
                 record(Refusal.of(error))
             raise

@@ -17,7 +17,7 @@ from braid.sources.core.schema import ColumnType, Field
 MAX_NAMES = 50
 
 
-class DeclaredColumns:
+class NamableColumns:
     """The columns that a computed one may name: those that are read, and the computed ones before it."""
 
     windowed = False
@@ -55,7 +55,7 @@ def bind_computed(
 
     A column that is declared with a type is cast to it.
     """
-    expression = Binder(DeclaredColumns(sql, fields), "a computed column").value(node)
+    expression = Binder(NamableColumns(sql, fields), "a computed column").value(node)
     by_name = {f.name: f for f in fields}
     for name in columns_of(expression):
         if by_name[name].arrival:

@@ -25,7 +25,7 @@ from braid.session.sql.statements import (
     ShowTables,
     Statement,
 )
-from braid.sources.core.errors import BraidError, SqlNotAllowed
+from braid.sources.core.errors import ServiceError, SqlNotAllowed
 
 _STATEMENTS = (
     "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, REFRESH TABLE, SHOW STREAMS | TABLES | QUERIES,"
@@ -126,7 +126,7 @@ def _parse(cursor: BraidParser) -> Statement:
     raise _refusal(cursor)
 
 
-def _refusal(cursor: BraidParser) -> BraidError:
+def _refusal(cursor: BraidParser) -> ServiceError:
     if cursor.kind == "end":
         return cursor.syntax_error(f"The statement is empty. There are {_STATEMENTS}.")
     if cursor.kind == "word" and cursor.word in _REFUSED:

@@ -31,7 +31,7 @@ from braid.session.sql.select import PlannedSelect, plan_statement
 from braid.session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from braid.session.sql.statements import CreateQuery, Select
 from braid.session.sql.syntax import Node, walk
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed, ServiceError
 from braid.sources.core.schema import StreamDefinition
 
 MAX_SHAPES = 2000
@@ -126,7 +126,7 @@ class Shapes:
         cut_text = cut(text)
         shape = self._shapes.get((limits, cut_text.around))
         if shape is not None and _find(catalog, shape.definition.name) == shape.definition:
-            with suppress(BraidError, RecursionError):
+            with suppress(ServiceError, RecursionError):
                 reader = TreeReader(SqlText(text))
                 query = shape.filled([reader.number(number, 0) for number in cut_text.numbers])
                 return ReadQuery(shape.name, query, shape.sink, shape.or_replace, shape.start)

@@ -11,7 +11,7 @@ from typing import Any
 from braid.session.state.query_record import QueryRecord
 from braid.sources.connectors.static_table import TableDefinition
 from braid.sources.core import errors
-from braid.sources.core.errors import BraidError, CorruptData, Forbidden, Overloaded, Position, Unauthorized
+from braid.sources.core.errors import CorruptData, Forbidden, Overloaded, Position, ServiceError, Unauthorized
 from braid.sources.core.schema import StreamDefinition
 
 FOLDER = "requests"
@@ -144,19 +144,19 @@ class Refusal:
     stream: str | None
 
     @classmethod
-    def of(cls, error: BraidError) -> Refusal:
+    def of(cls, error: ServiceError) -> Refusal:
         """Return the refusal for an error."""
         position = None if error.position is None else (error.position.line, error.position.column)
         return cls(type(error).__name__, error.detail, position, error.query_id, error.stream)
 
-    def to_error(self) -> BraidError:
+    def to_error(self) -> ServiceError:
         """Return the error again."""
-        kind: type[BraidError] = getattr(errors, self.error)
+        kind: type[ServiceError] = getattr(errors, self.error)
         position = None if self.position is None else Position(*self.position)
         return kind(self.detail, position=position, query_id=self.query_id, stream=self.stream)
 
 
-def is_final(error: BraidError) -> bool:
+def is_final(error: ServiceError) -> bool:
     """Whether a repeated request must get the same error: not where it was told to retry or to use another API key."""
     may_change = (Overloaded.status, Unauthorized.status, Forbidden.status)
     return error.status < 500 and error.status not in may_change and hasattr(errors, type(error).__name__)

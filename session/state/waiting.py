@@ -11,7 +11,7 @@ from typing import Any
 
 from braid.operators.derived import behind
 from braid.operators.event_times import ENDED
-from braid.operators.windows import SessionWindow, Window
+from braid.operators.windows import SessionWindow, Window, sliding
 from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import CATCHING_UP, QueryRecord
@@ -218,14 +218,15 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
     if reached is None:
         return _nothing_came(last, None)
     begun = [since for since in (record.active_from or {}).values() if since is not None]
-    if isinstance(window, SessionWindow):
-        end = (last.clock or reached) + window.gap_us
+    fixed = sliding(window)
+    if fixed is None:
+        end = window.last_end(last.clock or reached)
         if reached < end:
             return _not_over(last, reached, end, "A session ends when nothing of it came for its gap.")
         detail = "All sessions have ended, and none gave a row: WHERE, HAVING or a join lets none through."
         return _reason("filtered", detail, last.definition.name, reached)
-    first_end = _end_after(window, max(begin + 1 for begin in begun)) if begun else None
-    next_end = _end_after(window, reached)
+    first_end = _end_after(fixed, max(begin + 1 for begin in begun)) if begun else None
+    next_end = _end_after(fixed, reached)
     fired = min((state.fired for state in waited_for if state.fired is not None), default=None)
     if first_end is None:
         hint = "Windows before that had no row, or WHERE and HAVING let none through."

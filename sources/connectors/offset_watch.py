@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from braid.sources.connectors.connector import Extent
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 
 STALL_SECONDS = 0.05  # how long a caller waits for the server's answer
 ASK_EVERY_SECONDS = 0.01
@@ -39,7 +39,7 @@ class OffsetWatch:
     ) -> None:
         self._ask = ask
         self._subject = subject
-        self._errors: tuple[type[Exception], ...] = (BraidError, *errors)
+        self._errors: tuple[type[Exception], ...] = (ServiceError, *errors)
         self._brief = brief
         self._every = every_seconds
         self._interval = every_seconds

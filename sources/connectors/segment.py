@@ -88,7 +88,7 @@ class SegmentPayload:
 
 
 @dataclass(frozen=True)
-class Frame:
+class SegmentFrame:
     """A frame found in a segment; positions are bytes from the beginning of the file."""
 
     header: FrameHeader
@@ -143,7 +143,7 @@ class SegmentFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def frame_at(self, start: int) -> Frame | None:
+    def frame_at(self, start: int) -> SegmentFrame | None:
         """Return the frame at ``start``, or None when the bytes there are no whole frame; the payload is not read."""
         prefix = self._bytes(start, _PREFIX.size)
         if len(prefix) < _PREFIX.size:
@@ -156,13 +156,13 @@ class SegmentFile:
         text = head[_PREFIX.size :]
         if zlib.crc32(text, zlib.crc32(head[:_UNCHECKED])) != header_crc:
             return None
-        return Frame(FrameHeader(**orjson.loads(text)), start, payload, payload_bytes, payload_crc)
+        return SegmentFrame(FrameHeader(**orjson.loads(text)), start, payload, payload_bytes, payload_crc)
 
-    def payload_of(self, frame: Frame) -> pa.Buffer:
+    def payload_of(self, frame: SegmentFrame) -> pa.Buffer:
         """Return the payload of a frame, unchecked."""
         return pa.py_buffer(self._bytes(frame.payload, frame.payload_bytes))
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[SegmentFrame]:
         """Yield the frames until the first bytes that are no whole frame; payloads are not read."""
         start = 0
         while (frame := self.frame_at(start)) is not None:
@@ -185,19 +185,19 @@ class SegmentFile:
         return block.slice(0, read)
 
 
-def is_whole(payload: pa.Buffer, frame: Frame) -> bool:
+def is_whole(payload: pa.Buffer, frame: SegmentFrame) -> bool:
     """Whether the payload of ``frame`` is what was written."""
     return zlib.crc32(payload) == frame.payload_crc
 
 
-def read_tuples(payload: pa.Buffer, frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
+def read_tuples(payload: pa.Buffer, frame: SegmentFrame, schema: pa.Schema) -> pa.RecordBatch:
     """Return the tuples of ``frame`` without copying them."""
     if frame.header.tuples == 0:
         return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     return pa.ipc.read_record_batch(payload.slice(0, frame.header.tuple_bytes), schema)
 
 
-def read_malformed(payload: pa.Buffer, frame: Frame) -> tuple[Malformed, ...]:
+def read_malformed(payload: pa.Buffer, frame: SegmentFrame) -> tuple[Malformed, ...]:
     """Return the malformed inputs of ``frame``."""
     if frame.header.malformed == 0:
         return ()
@@ -236,7 +236,7 @@ class SegmentIndex:
         self._firsts: list[int] = []
         self._marks: dict[int, list[tuple[int, int]]] = {}
 
-    def frames(self, start: int, end: int) -> Iterator[tuple[pa.Buffer, Frame]]:
+    def frames(self, start: int, end: int) -> Iterator[tuple[pa.Buffer, SegmentFrame]]:
         """Yield the frames that have offsets in ``[start, end)``, with their payloads, which are unchecked.
 
         Raises CorruptData when offsets are not there (yet, or any more) or a header does not read back.

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.locations import NOWHERE
 from braid.sources.core.outgoing import EVERYWHERE, Outgoing
 from braid.sources.core.storage import Storage
@@ -38,7 +38,7 @@ class Confinement:
         """Return the confinement of the service with this data directory, which refuses all where it cannot be read."""
         try:
             return replace(cls.from_json(storage.get_json(FILE)), data_folder=storage.location)
-        except (FileNotFoundError, BraidError, KeyError, TypeError) as problem:
+        except (FileNotFoundError, ServiceError, KeyError, TypeError) as problem:
             log.warning("no file and no call is allowed: %s cannot be read: %s", FILE, problem)
             return cls(NOWHERE, NOWHERE, Outgoing(()), storage.location)
 

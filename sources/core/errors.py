@@ -2,7 +2,7 @@
 
 ::
 
-    BraidError                 500  something in Braid is broken
+    ServiceError                 500  something in Braid is broken
     ├── MalformedRequest       400  the request cannot be read
     │   └── SqlSyntaxError     400  the statement does not parse (has a position)
     ├── Unauthorized           401  who asks is not known
@@ -38,7 +38,7 @@ class Position:
         return {"line": self.line, "column": self.column}
 
 
-class BraidError(Exception):
+class ServiceError(Exception):
     """Base of all errors that Braid raises on purpose."""
 
     status: ClassVar[int] = 500
@@ -59,7 +59,7 @@ class BraidError(Exception):
         self.stream = stream
 
 
-class MalformedRequest(BraidError):
+class MalformedRequest(ServiceError):
     """The request cannot be read."""
 
     status = 400
@@ -72,49 +72,49 @@ class SqlSyntaxError(MalformedRequest):
     title = "SQL syntax error"
 
 
-class Unauthorized(BraidError):
+class Unauthorized(ServiceError):
     """The request comes without a key, or with one that is not known."""
 
     status = 401
     title = "Not authenticated"
 
 
-class Forbidden(BraidError):
+class Forbidden(ServiceError):
     """The key of the request lacks the right."""
 
     status = 403
     title = "Forbidden"
 
 
-class UnknownObject(BraidError):
+class UnknownObject(ServiceError):
     """No stream, table or query has this name."""
 
     status = 404
     title = "Not found"
 
 
-class Conflict(BraidError):
+class Conflict(ServiceError):
     """The request contradicts what exists."""
 
     status = 409
     title = "Conflict"
 
 
-class Gone(BraidError):
+class Gone(ServiceError):
     """What is asked for has passed its retention."""
 
     status = 410
     title = "Gone"
 
 
-class TooLarge(BraidError):
+class TooLarge(ServiceError):
     """A body, or a number of requests in one body, is beyond its limit."""
 
     status = 413
     title = "Too large"
 
 
-class NotAllowed(BraidError):
+class NotAllowed(ServiceError):
     """The request is understood but cannot be done."""
 
     status = 422
@@ -140,7 +140,7 @@ class UnknownColumn(SqlNotAllowed):
         return error
 
 
-class Overloaded(BraidError):
+class Overloaded(ServiceError):
     """The service cannot take this now; ``retry_after`` is in seconds."""
 
     status = 429
@@ -157,14 +157,14 @@ class LimitReached(Overloaded):
     title = "Limit reached"
 
 
-class NotReady(BraidError):
+class NotReady(ServiceError):
     """The service is starting, stopping or recovering."""
 
     status = 503
     title = "Not ready"
 
 
-class CorruptData(BraidError):
+class CorruptData(ServiceError):
     """Bytes on disk do not read back as what was written."""
 
     title = "Corrupt data"

@@ -40,7 +40,7 @@ from braid.sources.formats.arrow_checks import is_text, sound_array
 from braid.sources.formats.arrow_stream import DECIMALS, PER_SECOND, check_castable
 from braid.sources.formats.coercion import RANGES
 from braid.sources.formats.temporal import parse_date
-from braid.sources.inference.misfits import misfits_text
+from braid.sources.inference.misfits import EVERY_ROW, misfits_text
 from braid.sources.inference.notations import clock_of, notation_of
 from braid.sources.inference.numbers import advice_on_numbers, is_double
 
@@ -61,7 +61,7 @@ Times = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Column:
+class Inferred:
     """A column of a sample.
 
     ``type`` is None for one that a stream cannot have; ``why`` is what a person should know of the choice. ``nulls``
@@ -78,7 +78,7 @@ class Column:
     nulls: int = 0
     times: Times | None = None
     time_format: str = ""
-    parts: tuple[Column, ...] = ()
+    parts: tuple[Inferred, ...] = ()
     source: str = ""
     misfits: str = ""
     clock: tuple[Times, str] | None = None
@@ -110,51 +110,58 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(name)]
 
 
-def column_of_texts(name: str, texts: Sequence[str | None]) -> Column:
-    """Tell a column of CSV, where NULL is None; the type is VARCHAR if nothing else fits."""
+def column_of_texts(name: str, texts: Sequence[str | None], rows: Sequence[int] = EVERY_ROW) -> Inferred:
+    """Tell a column of CSV, where NULL is None; the type is VARCHAR if nothing else fits.
+
+    ``rows`` has the number of each text's row, by which what is odd is found.
+    """
     values = {text for text in texts if text is not None}
     nulls = sum(text is None for text in texts)
     if not values:
-        return Column(name, VARCHAR, "no value in the sample", nulls)
+        return Inferred(name, VARCHAR, "no value in the sample", nulls)
     words = {text.strip() for text in values}  # blanks around them do not count
     if all(word.lower() in _BOOLEANS for word in words):
-        return Column(name, BOOLEAN, nulls=nulls)
+        return Inferred(name, BOOLEAN, nulls=nulls)
     if all(map(_WHOLE.fullmatch, words)):
         return _of_integers(name, [None if text is None else int(text) for text in texts], nulls)
     if all(_WHOLE.fullmatch(word) or _WHOLE_FLOAT.fullmatch(word) for word in words):
         return _of_whole_floats(name, len(texts) - nulls, len(words), nulls)
     if all(map(is_double, words)):
-        return _with_epochs(Column(name, DOUBLE, nulls=nulls), texts)
-    return _of_times(name, texts, nulls) or _with_epochs(_of_text(name, texts, nulls), texts)
+        return _with_epochs(Inferred(name, DOUBLE, nulls=nulls), texts, rows)
+    return _of_times(name, texts, nulls, rows) or _with_epochs(_of_text(name, texts, nulls, rows), texts, rows)
 
 
-def column_of_json(name: str, values: Sequence[Any]) -> Column:
-    """Tell a column of JSON values, fractions as Decimal; the type is None where no type takes all of them."""
+def column_of_json(name: str, values: Sequence[Any], rows: Sequence[int] = EVERY_ROW) -> Inferred:
+    """Tell a column of JSON values, fractions as Decimal; the type is None where no type takes all of them.
+
+    ``rows`` has the number of each value's row.
+    """
     present = [value for value in values if value is not None]
     nulls = len(values) - len(present)
     kinds = {type(value) for value in present}
     if not present:
-        return Column(name, VARCHAR, "no value in the sample", nulls)
+        return Inferred(name, VARCHAR, "no value in the sample", nulls)
     if kinds == {bool}:
-        return Column(name, BOOLEAN, nulls=nulls)
+        return Inferred(name, BOOLEAN, nulls=nulls)
     if kinds == {int}:
         return _of_integers(name, values, nulls)
     if bool not in kinds and not kinds & {str, dict, list}:
         numbers = set(map(_double, present))
         if not all(map(math.isfinite, numbers)):
-            return Column(name, None, "numbers beyond DOUBLE", nulls)
+            return Inferred(name, None, "numbers beyond DOUBLE", nulls)
         if all(number.is_integer() and abs(number) < 10**15 for number in numbers):
             return _of_whole_floats(name, len(present), len(numbers), nulls)
-        return _with_epochs(Column(name, DOUBLE, nulls=nulls), values)
+        return _with_epochs(Inferred(name, DOUBLE, nulls=nulls), values, rows)
     if kinds == {str}:
-        return _of_times(name, values, nulls) or Column(name, VARCHAR, nulls=nulls)
+        return _of_times(name, values, nulls, rows) or Inferred(name, VARCHAR, nulls=nulls)
     if kinds == {dict}:
-        parts = tuple(column_of_json(part, [(value or {}).get(part) for value in values]) for part in _names(present))
+        members = {member: [(value or {}).get(member) for value in values] for member in _names(present)}
+        parts = tuple(column_of_json(member, inner, rows) for member, inner in members.items())
         declared = _struct_of(parts)
     else:
         parts, declared = (), _array_type(present) if kinds == {list} else None
     if declared is not None:
-        return Column(name, declared, nulls=nulls, parts=parts)
+        return Inferred(name, declared, nulls=nulls, parts=parts)
     several = f"values of several types: {', '.join(sorted(set(map(_kind_of, kinds))))}" if len(kinds) > 1 else ""
     if kinds <= {int, Decimal, float, str}:
         several = "numbers and texts: CAST(JSON_VALUE(…, '$') AS DOUBLE) gives NULL for texts that are no number"
@@ -162,10 +169,10 @@ def column_of_json(name: str, values: Sequence[Any]) -> Column:
     if odd is not None:
         why = odd.why.replace("'$", f"'{_member('$', odd.name)}")
         several = f"its part {odd.name!r}: {why}"
-    return _with_epochs(Column(name, JSON, several or "parts that differ from tuple to tuple", nulls), values)
+    return _with_epochs(Inferred(name, JSON, several or "parts that differ from tuple to tuple", nulls), values, rows)
 
 
-def times_within(columns: Iterable[Column], path: str = "$") -> Iterator[Column]:
+def times_within(columns: Iterable[Inferred], path: str = "$") -> Iterator[Inferred]:
     """Yield the members of structs that can be the event time, as far as a path can name them."""
     for column in columns:
         if '"' in column.name:
@@ -186,7 +193,7 @@ def _names(objects: Sequence[dict[str, Any]]) -> list[str]:
     return list(names) if len(names) <= MAX_MEMBERS else []
 
 
-def _struct_of(parts: Sequence[Column]) -> ColumnType | None:
+def _struct_of(parts: Sequence[Inferred]) -> ColumnType | None:
     """Return the STRUCT of some members; None where not all of them have a type."""
     members = tuple((part.name, part.type) for part in parts if part.type not in (None, JSON))
     declared = tuple((name, kind) for name, kind in members if kind is not None)
@@ -205,31 +212,33 @@ def _nested(build: Callable[[], ColumnType]) -> ColumnType | None:
         return None
 
 
-def column_of_arrow(name: str, array: pa.Array | pa.ChunkedArray) -> Column:
+def column_of_arrow(name: str, array: pa.Array | pa.ChunkedArray) -> Inferred:
     """Tell a column of Parquet: its type is declared. MalformedRequest for an array that is corrupt."""
     kind: Any = array.type
     column_type = _declared(kind.value_type if types.is_dictionary(kind) else kind)
     if column_type is None:
-        return Column(name, None, f"Arrow's type {str(kind)[:100]}", array.null_count)
+        return Inferred(name, None, f"Arrow's type {str(kind)[:100]}", array.null_count)
     try:
         check_castable(kind, Field(name, column_type))
     except MalformedRequest:
-        return Column(name, None, f"Arrow's type {str(kind)[:100]}", array.null_count)
+        return Inferred(name, None, f"Arrow's type {str(kind)[:100]}", array.null_count)
     values = sound_array(array, name)
     if column_type.members:
-        return Column(name, column_type, nulls=values.null_count)
+        return Inferred(name, column_type, nulls=values.null_count)
     if column_type == VARCHAR:
-        return _of_times(name, values.to_pylist(), values.null_count) or Column(name, VARCHAR, nulls=values.null_count)
+        return _of_times(name, values.to_pylist(), values.null_count, EVERY_ROW) or Inferred(
+            name, VARCHAR, nulls=values.null_count
+        )
     if column_type in (INT, BIGINT):
         return _of_integers(name, values.to_pylist(), values.null_count, column_type)
     if column_type == TIMESTAMP:
         numbers = values.view(pa.int64()).to_pylist()
         per_second = PER_SECOND[values.type.unit]
         us = [None if number is None else number * 10**6 // per_second for number in numbers]
-        return Column(name, TIMESTAMP, nulls=values.null_count, times=_array_of(us))
+        return Inferred(name, TIMESTAMP, nulls=values.null_count, times=_array_of(us))
     if column_type == DOUBLE and pc.all(pc.is_finite(values.cast(pa.float64(), safe=False))).as_py() is False:
-        return Column(name, DOUBLE, "rows with NaN or infinity are malformed", values.null_count)
-    return Column(name, column_type, nulls=values.null_count)
+        return Inferred(name, DOUBLE, "rows with NaN or infinity are malformed", values.null_count)
+    return Inferred(name, column_type, nulls=values.null_count)
 
 
 def _declared(kind: Any) -> ColumnType | None:
@@ -265,7 +274,7 @@ def _declared_parts(kind: Any) -> ColumnType | None:
     return _nested(lambda: map_of(VARCHAR, part) if types.is_map(kind) else array_of(part))
 
 
-def _of_integers(name: str, numbers: Sequence[int | None], nulls: int, declared: ColumnType | None = None) -> Column:
+def _of_integers(name: str, numbers: Sequence[int | None], nulls: int, declared: ColumnType | None = None) -> Inferred:
     present = [number for number in numbers if number is not None]
     if declared is None:
         declared = next((BIGINT if kind == "BIGINT" else INT for kind in RANGES if _within(present, kind)), None)
@@ -273,14 +282,14 @@ def _of_integers(name: str, numbers: Sequence[int | None], nulls: int, declared:
         digits = max(len(str(abs(number))) for number in present)
         if digits > MAX_DIGITS:
             is_double = all(math.isfinite(_double(number)) for number in present)
-            return Column(name, DOUBLE if is_double else None, "whole numbers of more than 38 digits", nulls)
-        return Column(name, ColumnType("DECIMAL", MAX_DIGITS), "whole numbers beyond BIGINT", nulls)
+            return Inferred(name, DOUBLE if is_double else None, "whole numbers of more than 38 digits", nulls)
+        return Inferred(name, ColumnType("DECIMAL", MAX_DIGITS), "whole numbers beyond BIGINT", nulls)
     epoch = _epoch_of(name, present)
     if not epoch:
-        return Column(name, declared, nulls=nulls)
+        return Inferred(name, declared, nulls=nulls)
     per_second, _ = _EPOCHS[epoch]
     times = _array_of([None if number is None else number * 10**6 // per_second for number in numbers])
-    return Column(name, declared, f"{EPOCH_WORDS[epoch]} since 1970", nulls, times, epoch)
+    return Inferred(name, declared, f"{EPOCH_WORDS[epoch]} since 1970", nulls, times, epoch)
 
 
 def _within(numbers: Sequence[int], kind: str) -> bool:
@@ -299,10 +308,10 @@ def _epoch_of(name: str, numbers: Sequence[int]) -> str:
     return ""
 
 
-def _of_whole_floats(name: str, count: int, different: int, nulls: int) -> Column:
+def _of_whole_floats(name: str, count: int, different: int, nulls: int) -> Inferred:
     if nulls and count >= MIN_GAPPED and different > 1:
-        return Column(name, BIGINT, "whole numbers with gaps, written as 517.0; DOUBLE if fractions may come", nulls)
-    return Column(name, DOUBLE, nulls=nulls)
+        return Inferred(name, BIGINT, "whole numbers with gaps, written as 517.0; DOUBLE if fractions may come", nulls)
+    return Inferred(name, DOUBLE, nulls=nulls)
 
 
 def _double(number: Any) -> float:
@@ -312,7 +321,7 @@ def _double(number: Any) -> float:
         return math.inf
 
 
-def _of_times(name: str, texts: Sequence[str | None], nulls: int) -> Column | None:
+def _of_times(name: str, texts: Sequence[str | None], nulls: int, rows: Sequence[int]) -> Inferred | None:
     """Return a TIMESTAMP or DATE column if all texts are such, and a VARCHAR if most are times in one notation."""
     notation = notation_of(text for text in texts if text is not None)
     if notation is None:
@@ -320,17 +329,17 @@ def _of_times(name: str, texts: Sequence[str | None], nulls: int) -> Column | No
     us = [None if text is None else notation.times.get(text) for text in texts]
     times = _array_of(us)
     if us.count(None) == nulls and not notation.pattern:
-        return Column(name, TIMESTAMP, nulls=nulls, times=times)
+        return Inferred(name, TIMESTAMP, nulls=nulls, times=times)
     if all(text is None or _is_date(text) for text in texts):
-        return Column(name, DATE, "", us.count(None), times, notation.pattern)
-    misfits = _misfits(texts, us)
+        return Inferred(name, DATE, "", us.count(None), times, notation.pattern)
+    misfits = _misfits(texts, us, rows)
     why = f"times beside {misfits}" if misfits else ""
     if notation.other:
         why = f"{notation.other!r} would fit as well"
-    return Column(name, VARCHAR, why, us.count(None), times, notation.pattern, misfits=misfits)
+    return Inferred(name, VARCHAR, why, us.count(None), times, notation.pattern, misfits=misfits)
 
 
-def _with_epochs(column: Column, values: Sequence[Any]) -> Column:
+def _with_epochs(column: Inferred, values: Sequence[Any], rows: Sequence[int]) -> Inferred:
     """Return a column with the times of its numbers since 1970, fractions or texts, if most values are such."""
     numbers = [Decimal(text) if _EPOCH.fullmatch(text := str(value).strip()) else None for value in values]
     present = [int(number) for number in numbers if number is not None]
@@ -340,22 +349,23 @@ def _with_epochs(column: Column, values: Sequence[Any]) -> Column:
         return column
     per_second, _ = _EPOCHS[epoch]
     us = [None if number is None else int(number * 10**6 // per_second) for number in numbers]
-    misfits = _misfits(values, us)
+    misfits = _misfits(values, us, rows)
     why = f"{EPOCH_WORDS[epoch]} since 1970{f' beside {misfits}' if misfits else ''}"
     return replace(column, why=why, nulls=us.count(None), times=_array_of(us), time_format=epoch, misfits=misfits)
 
 
-def _of_text(name: str, texts: Sequence[str | None], nulls: int) -> Column:
-    odd = [(row, text) for row, text in enumerate(texts, 1) if text is not None][:1]
+def _of_text(name: str, texts: Sequence[str | None], nulls: int, rows: Sequence[int]) -> Inferred:
+    odd = [(index, text) for index, text in enumerate(texts) if text is not None][:1]
     notation = clock_of(text for text in texts if text is not None)
     us = [None if text is None or notation is None else notation.times.get(text) for text in texts]
     clock = None if notation is None else (_array_of(us), notation.pattern)
-    return Column(name, VARCHAR, advice_on_numbers(texts), nulls, misfits=misfits_text(odd), clock=clock)
+    return Inferred(name, VARCHAR, advice_on_numbers(texts, rows), nulls, misfits=misfits_text(odd, rows), clock=clock)
 
 
-def _misfits(values: Sequence[Any], read: Sequence[int | None]) -> str:
-    both = enumerate(zip(values, read, strict=True), 1)
-    return misfits_text([(row, str(value)) for row, (value, us) in both if value is not None and us is None])
+def _misfits(values: Sequence[Any], read: Sequence[int | None], rows: Sequence[int]) -> str:
+    both = enumerate(zip(values, read, strict=True))
+    odd = [(index, str(value)) for index, (value, us) in both if value is not None and us is None]
+    return misfits_text(odd, rows)
 
 
 def _is_date(text: str) -> bool:

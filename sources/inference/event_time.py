@@ -9,7 +9,7 @@ import numpy as np
 
 from braid.sources.core.schema import TIMESTAMP
 from braid.sources.formats.temporal import MAX_US
-from braid.sources.inference.columns import EPOCH_WORDS, MISSING, Column, Times, words_of
+from braid.sources.inference.columns import EPOCH_WORDS, MISSING, Inferred, Times, words_of
 
 SECOND = 10**6
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
@@ -45,14 +45,14 @@ class EventTime:
     time is a column besides, of ``day_and_clock``.
     """
 
-    column: Column
+    column: Inferred
     why: str
     others: tuple[str, ...]
     lateness_us: int
     disorder: Disorder
     are_beyond: bool
     beyond: int
-    day_and_clock: tuple[Column, Column] | None = None
+    day_and_clock: tuple[Inferred, Inferred] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Disorder:
         return cls(usual, rows, int(np.count_nonzero(behind > rounded(usual))))
 
 
-def choose_event_time(columns: Sequence[Column], latest_us: int = MAX_US) -> EventTime | None:
+def choose_event_time(columns: Sequence[Inferred], latest_us: int = MAX_US) -> EventTime | None:
     """Return the event time of a sample, None when no column can be it; times after ``latest_us`` are beyond now."""
     candidates = [column for column in columns if column.times is not None]
     if not candidates:
@@ -105,19 +105,19 @@ def choose_event_time(columns: Sequence[Column], latest_us: int = MAX_US) -> Eve
     )
 
 
-def _clock_beside(day: Column, columns: Sequence[Column]) -> Column | None:
+def _clock_beside(day: Inferred, columns: Sequence[Inferred]) -> Inferred | None:
     """Return the column of the times of day that a column of days goes with: the first after it, else the first."""
     at = next(number for number, column in enumerate(columns) if column is day)
     return next((column for column in (*columns[at:], *columns[:at]) if column.clock is not None), None)
 
 
-def _joined(day: Column, clock: Column) -> Column:
+def _joined(day: Inferred, clock: Inferred) -> Inferred:
     assert day.times is not None
     assert clock.clock is not None
     of_day = clock.clock[0]
     is_missing = (day.times == MISSING) | (of_day == MISSING)
     times = np.where(is_missing, MISSING, np.where(is_missing, 0, day.times) + np.where(is_missing, 0, of_day))
-    return Column("event_time", TIMESTAMP, nulls=int(np.count_nonzero(is_missing)), times=times)
+    return Inferred("event_time", TIMESTAMP, nulls=int(np.count_nonzero(is_missing)), times=times)
 
 
 def rounded(us: int) -> int:
@@ -125,7 +125,7 @@ def rounded(us: int) -> int:
     return next((step for step in _STEPS if step >= us), min(-(-us // DAY), _LONGEST_DAYS) * DAY)
 
 
-def _rank(column: Column) -> tuple[bool, bool, bool, bool, int]:
+def _rank(column: Inferred) -> tuple[bool, bool, bool, bool, int]:
     """Return what sorts candidates, the likeliest first."""
     assert column.times is not None
     name, words = column.name.lower(), set(words_of(column.name))
@@ -140,15 +140,15 @@ def _rank(column: Column) -> tuple[bool, bool, bool, bool, int]:
     return _has_days_only(column), column.nulls > 0, is_constant, column.type != TIMESTAMP, likeness
 
 
-def _has_days_only(column: Column) -> bool:
+def _has_days_only(column: Inferred) -> bool:
     return bool(column.time_format) and column.time_format not in EPOCH_WORDS and ":" not in column.time_format
 
 
-def _reason_of_two(day: Column, clock: Column) -> str:
+def _reason_of_two(day: Inferred, clock: Inferred) -> str:
     return f"{day.name!r} has its day, and {clock.name!r} its time of day"
 
 
-def _reason(column: Column, others: Sequence[str]) -> str:
+def _reason(column: Inferred, others: Sequence[str]) -> str:
     held = "a time in each row"
     if column.time_format in EPOCH_WORDS:
         held = f"{EPOCH_WORDS[column.time_format]} since 1970 by their size"

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from braid.sources.inference.misfits import misfits_text
+from braid.sources.inference.misfits import EVERY_ROW, misfits_text
 
 _FEW = 0.1
 """Such a part of the values may be mistakes; one may be in any case."""
@@ -49,8 +49,11 @@ def may_be_thousands(texts: Iterable[str]) -> bool:
     return len(points) > 1 and all(points)
 
 
-def advice_on_numbers(texts: Sequence[str | None]) -> str:
-    """Return how the numbers of a column of texts are read, nothing if it holds hardly any or reads as DOUBLE."""
+def advice_on_numbers(texts: Sequence[str | None], rows: Sequence[int] = EVERY_ROW) -> str:
+    """Return how the numbers of a column of texts are read, nothing if it holds hardly any or reads as DOUBLE.
+
+    ``rows`` has the number of each text's row.
+    """
     words = {text.strip() for text in texts if text is not None}
     plain = {word for word in words if is_double(word)}
     best = ("numbers", plain, "CAST(… AS DOUBLE)")
@@ -61,9 +64,9 @@ def advice_on_numbers(texts: Sequence[str | None]) -> str:
     noun, read, expression = best
     if not words - read:
         return f"{noun}: {expression}" if read is not plain else ""
-    odd = [(row, text) for row, text in enumerate(texts, 1) if text is not None and text.strip() not in read]
+    odd = [(index, text) for index, text in enumerate(texts) if text is not None and text.strip() not in read]
     are_few = len(odd) <= max(_FEW * sum(text is not None for text in texts), 1)
     are_placeholders = all(text.strip().lower() in _PLACEHOLDERS for _, text in odd)
     if len(read) < 2 or not (are_few or are_placeholders) or any(_CODE.fullmatch(text.strip()) for _, text in odd):
         return ""
-    return f"{noun} beside {misfits_text(odd)}: {expression} gives NULL for these"
+    return f"{noun} beside {misfits_text(odd, rows)}: {expression} gives NULL for these"

@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from braid.sources.core.errors import BraidError, MalformedRequest
+from braid.sources.core.errors import MalformedRequest, ServiceError
 from braid.sources.core.schema import DOUBLE
 from braid.sources.formats.csv_document import MAX_COLUMNS, TOO_WIDE, check_delimiter
 from braid.sources.formats.csv_records import record_ends, split_fields, without_end
 from braid.sources.formats.json_rows import elements_of, parse_json
 from braid.sources.formats.parquet_rows import ParquetRows
 from braid.sources.formats.texts import MARK
-from braid.sources.inference.columns import Column, column_of_arrow, column_of_json, column_of_texts
+from braid.sources.inference.columns import Inferred, column_of_arrow, column_of_json, column_of_texts
 from braid.sources.inference.numbers import may_be_thousands
 
 SAMPLE_BYTES = 4 << 20
@@ -45,15 +45,15 @@ _ARROW_BYTES = 64 << 20
 class Sample:
     """``columns`` of ``rows`` rows; ``options`` are the format's, as WITH takes them.
 
-    ``unreadable`` counts the rows that are passed over as they are not of the format; ``is_array`` is set for JSON that
-    is one array instead of an object a line.
+    ``unreadable`` has the numbers of the rows that are passed over as they are not of the format; rows are counted from
+    1, without a line of names. ``is_array`` is set for JSON that is one array instead of an object a line.
     """
 
     form: str
-    columns: tuple[Column, ...]
+    columns: tuple[Inferred, ...]
     rows: int
     options: Mapping[str, str] = field(default_factory=dict)
-    unreadable: int = 0
+    unreadable: Sequence[int] = ()
     is_array: bool = False
 
     @property
@@ -99,7 +99,7 @@ def sample_parquet(sources: Sequence[Any]) -> Sample:
     table = pa.Table.from_batches(pieces).slice(0, MAX_ROWS)
     columns = [column_of_arrow(f.name, table.column(i)) for i, f in enumerate(table.schema)]
     nested = [f for f in ParquetRows(sources[0]).schema if types.is_nested(f.type)]
-    columns += [Column(f.name, None, f"Arrow's type {str(f.type)[:100]}") for f in nested]
+    columns += [Inferred(f.name, None, f"Arrow's type {str(f.type)[:100]}") for f in nested]
     return Sample(PARQUET, tuple(columns), table.num_rows)
 
 
@@ -150,7 +150,8 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
     names = heads if has_names else [f"c{number}" for number in range(1, len(heads) + 1)]
     rows: list[list[bytes | None]] = []
     most = max(min(MAX_ROWS, _MAX_CELLS // len(names)), 1)
-    unreadable = 0
+    numbers: list[int] = []
+    unreadable: list[int] = []
     for text in texts:
         records = _records(text, delimiter)
         if has_names and [name.decode().strip() for name in _fields(next(records, b""), delimiter)] != names:
@@ -158,8 +159,9 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
         for record in islice(records, most - len(rows)):
             fields = split_fields(record, delimiter)
             if fields is None or len(fields) != len(names):
-                unreadable += 1
+                unreadable.append(len(rows) + len(unreadable) + 1)
             else:
+                numbers.append(len(rows) + len(unreadable) + 1)
                 rows.append(fields)
     if not rows:
         if unreadable and has_names:
@@ -170,7 +172,7 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
         lacks = "is empty" if names == [""] else f"has no row of {len(names)} fields besides the names"
         raise MalformedRequest(f"The sample {lacks}: a line of names and at least one row are needed.")
     columns = [
-        column_of_texts(name, [None if row[i] is None else row[i].decode() for row in rows])  # type: ignore[union-attr]
+        column_of_texts(name, [None if row[i] is None else row[i].decode() for row in rows], numbers)  # type: ignore[union-attr]
         for i, name in enumerate(names)
     ]
     if delimiter == ";":
@@ -179,7 +181,7 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
     return Sample(CSV, tuple(columns), len(rows), found if has_names else {**found, "header": "false"}, unreadable)
 
 
-def _with_doubt(column: Column, values: Sequence[bytes | None]) -> Column:
+def _with_doubt(column: Inferred, values: Sequence[bytes | None]) -> Inferred:
     """Return a column, with what its numbers may mean as well where semicolons stand between fields."""
     if column.type != DOUBLE or not may_be_thousands(value.decode() for value in values if value is not None):
         return column
@@ -228,21 +230,25 @@ def _are_names(fields: Sequence[str]) -> bool:
 
 def _sample_json(texts: Sequence[bytes]) -> Sample:
     objects: list[dict[str, Any]] = []
-    unreadable = 0
+    numbers: list[int] = []
+    unreadable: list[int] = []
     is_array = False
     for text in texts:
         is_array = text.lstrip()[:1] == b"["
         values = _elements(text) if is_array else _lines(text)
         for value in islice(values, MAX_ROWS - len(objects)):
             if isinstance(value, dict):
+                numbers.append(len(objects) + len(unreadable) + 1)
                 objects.append(value)
             else:
-                unreadable += 1
+                unreadable.append(len(objects) + len(unreadable) + 1)
     if not objects:
         raise MalformedRequest("A sample of JSON must have an object; it has none.")
     names = {name: None for value in objects for name in islice(value, MAX_WIDTH)}
     looked_at = objects[: max(_MAX_CELLS // max(len(names), 1), 1)]
-    columns = [column_of_json(name, [value.get(name) for value in looked_at]) for name in islice(names, MAX_WIDTH)]
+    columns = [
+        column_of_json(name, [value.get(name) for value in looked_at], numbers) for name in islice(names, MAX_WIDTH)
+    ]
     return Sample(JSON, tuple(columns), len(looked_at), unreadable=unreadable, is_array=is_array)
 
 
@@ -266,5 +272,5 @@ def _lines(text: bytes) -> Iterator[Any]:
 def _parsed(text: bytes) -> Any:
     try:
         return parse_json(text, exact=True)  # integers beyond 64 bits keep their digits
-    except (ValueError, BraidError):
+    except (ValueError, ServiceError):
         return None

@@ -22,7 +22,7 @@ from pyspark.sql import Row, SparkSession
 from braid.bench_driver.dialects import braid, flink, spark
 from braid.bench_driver.dialects.common import event_time_columns
 from braid.bench_driver.query_generator import generate_queries
-from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from braid.bench_driver.query_spec import ColumnRef, Comparison, JoinSpec, QuerySpec, WindowSpec
 from braid.bench_driver.queues.datasets import DATASETS
 from braid.bench_driver.workload import StreamSpec, load_workload
 from braid.operators.queries import Aggregation
@@ -41,7 +41,7 @@ JOIN = QuerySpec(
     streams=("a", "b"),
     window=WindowSpec(2000, 2000),
     comparisons=(Comparison("a", "field1", "<", 7), Comparison("b", "field2", ">", 2)),
-    joins=(JoinStep(ColumnRef("a", "key"), ColumnRef("b", "key")),),
+    joins=(JoinSpec(ColumnRef("a", "key"), ColumnRef("b", "key")),),
     columns=(ColumnRef("a", "key"), ColumnRef("a", "field0"), ColumnRef("b", "key"), ColumnRef("b", "field3")),
 )
 COMPLEX = QuerySpec(
@@ -49,8 +49,8 @@ COMPLEX = QuerySpec(
     window=WindowSpec(2500, 1000),
     comparisons=(Comparison("a", "field1", "<=", 6), Comparison("c", "field2", "=", 5)),
     joins=(
-        JoinStep(ColumnRef("a", "key"), ColumnRef("b", "key")),
-        JoinStep(ColumnRef("c", "key"), ColumnRef("b", "key")),
+        JoinSpec(ColumnRef("a", "key"), ColumnRef("b", "key")),
+        JoinSpec(ColumnRef("c", "key"), ColumnRef("b", "key")),
     ),
     keys=(ColumnRef("a", "key"),),
     measure=ColumnRef("b", "field0"),

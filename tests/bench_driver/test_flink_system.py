@@ -24,7 +24,7 @@ from braid.bench_driver.dialects import flink
 from braid.bench_driver.nexmark_query import NexmarkQuery
 from braid.bench_driver.query_generator import generate_queries
 from braid.bench_driver.query_load.probes import PROBES
-from braid.bench_driver.query_spec import ColumnRef, JoinStep, QuerySpec, WindowSpec
+from braid.bench_driver.query_spec import ColumnRef, JoinSpec, QuerySpec, WindowSpec
 from braid.bench_driver.queues.datasets import find_dataset
 from braid.bench_driver.systems import flink_system, peer_system
 from braid.bench_driver.systems.flink_system import (
@@ -196,7 +196,7 @@ def test_the_times_of_a_join_are_those_of_both_streams(stand_in: StandIn, journa
     join = QuerySpec(
         streams=("a", "b"),
         window=WindowSpec(1000, 1000),
-        joins=(JoinStep(ColumnRef("a", "key"), ColumnRef("b", "key")),),
+        joins=(JoinSpec(ColumnRef("a", "key"), ColumnRef("b", "key")),),
         columns=(ColumnRef("a", "key"),),
     )
     system = FlinkSystem(JOBS)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.bench_driver.query_spec import ColumnRef, JoinStep
+from braid.bench_driver.query_spec import ColumnRef, JoinSpec
 from braid.bench_driver.similarity import draw_pattern, draw_similar
 
 STREAMS = ("s1", "s2", "s3", "s4", "s5")
 ATTRIBUTES = ("a0", "a1", "a2", "a3", "a4", "a5")
 
 
-def similarity(query: Sequence[JoinStep], pattern: Sequence[JoinStep]) -> float:
+def similarity(query: Sequence[JoinSpec], pattern: Sequence[JoinSpec]) -> float:
     """Return equation 5.3: ComS * ComSJA / AllS²."""
     attributes, of_pattern = (
         {side for step in joins for side in (step.left, step.right)} for joins in (query, pattern)
@@ -26,10 +26,10 @@ def similarity(query: Sequence[JoinStep], pattern: Sequence[JoinStep]) -> float:
     return len(common_streams) * len(common_attributes) / len(streams_of_pattern) ** 2
 
 
-def _joins(*steps: str) -> tuple[JoinStep, ...]:
+def _joins(*steps: str) -> tuple[JoinSpec, ...]:
     """Read steps such as `A.a=B.b`."""
     sides = [[ColumnRef(*side.split(".")) for side in step.split("=")] for step in steps]
-    return tuple(JoinStep(left, right) for left, right in sides)
+    return tuple(JoinSpec(left, right) for left, right in sides)
 
 
 def test_the_thesis_s_example_is_half_similar() -> None:

@@ -149,7 +149,7 @@ def test_the_state_that_the_newest_record_names_must_be_there_and_whole(storage:
     state = PartitionFiles(storage, 3, None)
     bucket = Payload(*put_payload(storage, 3, bytes(INLINE_BYTES + 1)))
     state.put_entry(3, pack([Payload("", b"small"), bucket]))
-    manifest = state.settle()
+    manifest = state.write_manifest()
     RecordLog(storage, "batches").append(3, {"seq": 3, "epoch": 0, "partitions": {"0": manifest}})
     check_checkpoint(storage)
     for path in [bucket.path, *(f"{STATES}/{name}" for name in storage.names(STATES))]:

@@ -42,12 +42,12 @@ def test_the_state_is_that_of_a_dictionary_however_often_batches_run(storage: St
         for _ in range(rng.randint(0, 2)):  # attempts whose batch was not published
             attempt = PartitionFiles(storage, seq, path)
             change(attempt, seq, dict(entries), rng)
-            attempt.settle()
+            attempt.write_manifest()
         state, choices = PartitionFiles(storage, seq, path), rng.getstate()
         change(model, seq, dict(entries), rng)
         rng.setstate(choices)
         change(state, seq, entries, rng)
-        before, path = path, state.settle()
+        before, path = path, state.write_manifest()
         read = PartitionFiles(storage, seq + 1, path)
         assert read.head() == model.head()
         assert {number: read.entry(number) for number in entries} == entries
@@ -65,24 +65,24 @@ def test_what_batches_drop_goes_two_batches_later(storage: Storage) -> None:
             assert state.oldest == seq - 1
             state.drop_entry(seq - 1)
         state.set_head(str(seq).encode())
-        path = state.settle()
+        path = state.write_manifest()
         batches = {int(name[:12]) for name in storage.names(STATES)}
         assert batches == set(range(max(1, seq - 2), seq + 1)), "a manifest and an entry each"
 
 
 def test_a_batch_that_changes_nothing_names_the_same_manifest(storage: Storage) -> None:
-    assert PartitionFiles(storage, 1, None).settle() is None
+    assert PartitionFiles(storage, 1, None).write_manifest() is None
     state = PartitionFiles(storage, 1, None)
     state.set_head(b"{}")
-    path = state.settle()
+    path = state.write_manifest()
     assert path is not None
-    assert PartitionFiles(storage, 9, path).settle() == path
+    assert PartitionFiles(storage, 9, path).write_manifest() == path
 
 
 def test_a_state_that_is_gone_or_damaged_is_named(storage: Storage) -> None:
     state = PartitionFiles(storage, 1, None)
     state.put_entry(1, b"entry")
-    path = state.settle()
+    path = state.write_manifest()
     assert path is not None
     entry = next(f"{STATES}/{name}" for name in storage.names(STATES) if f"{STATES}/{name}" != path)
     for damage in (lambda _: None, lambda data: data[:-1], lambda data: data.replace(b"e", b"f"), lambda _: b""):

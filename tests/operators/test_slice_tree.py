@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from braid.operators.aggregation import slice_tree
 from braid.operators.aggregation.due import WindowedQueries
 from braid.operators.aggregation.firing import fire
-from braid.operators.aggregation.slice_tree import Entries, level_above, stretches
+from braid.operators.aggregation.slice_tree import Itemized, level_above, stretches
 from braid.operators.live_queries import LiveQueries
 from braid.operators.query_parts import AGGREGATION, COUNT_ALL, Measure
 from braid.operators.state.bucket import Bucket
@@ -61,7 +61,7 @@ def random_items(rng: np.random.Generator, items: int, max_entries: int) -> Item
     )
 
 
-def totals_of(parts: list[tuple[Entries, int, int]]) -> dict[tuple[int, int], list[Any]]:
+def totals_of(parts: list[tuple[Itemized, int, int]]) -> dict[tuple[int, int], list[Any]]:
     """Return the numbers of each cell and key, by a loop over all entries."""
     totals: dict[tuple[int, int], list[Any]] = {}
     for entries, low, high in parts:

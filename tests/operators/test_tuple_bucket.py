@@ -117,7 +117,7 @@ def test_tuples_that_take_too_much_memory_are_read_again(tmp_path: Path) -> None
     held = [files.at(path) for path in paths]
     for number, file in enumerate(held):
         assert file.times.tolist() == [number] * 1000
-    files.let_go(20_000)
+    files.release_beyond(20_000)
     assert reads == paths
     for number, file in enumerate(held):
         assert file.times.tolist() == [number] * 1000

@@ -15,7 +15,7 @@ from braid.operators.queries import Aggregation, Query
 from braid.operators.windows import SessionWindow, Window
 from braid.optimizer.graph import to_dot
 from braid.optimizer.plan import MAX_SIMPLE, MIN_ALIKE, Plan
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
 
@@ -112,7 +112,7 @@ def test_a_change_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
     plan = Plan()
     plan.change([("q-1", QUERIES[0])])
     before = plan.to_json()
-    with pytest.raises(BraidError, match="'q-2'"):
+    with pytest.raises(ServiceError, match="'q-2'"):
         plan.change([("q-3", QUERIES[1])], removed=[("q-1", QUERIES[0]), ("q-2", QUERIES[0])])
     assert plan.to_json() == before
 

@@ -31,8 +31,8 @@ from braid.session.sql.parser import parse_statement
 from braid.session.sql.statements import CreateStream
 from braid.sources.connectors.files.index import IndexedFile
 from braid.sources.connectors.files.parquet import ParquetFormat
-from braid.sources.connectors.segment import Frame, FrameHeader, encode_payload, read_tuples
-from braid.sources.core.errors import BraidError
+from braid.sources.connectors.segment import FrameHeader, SegmentFrame, encode_payload, read_tuples
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.schema import (
     BIGINT,
     BOOLEAN,
@@ -253,7 +253,7 @@ def _csv(body: bytes) -> Iterable[Decoded]:
     names, _, rest = body.partition(b"\n")
     try:
         yield decode_csv(body, SCHEMA)
-    except BraidError:
+    except ServiceError:
         pass
     except UnicodeDecodeError:  # whoever calls it has looked at that
         assert not body.isascii()
@@ -434,7 +434,7 @@ def read_to_the_end(decoded: Decoded) -> None:
     payload = encode_payload(tuples, decoded.malformed)
     kept = pa.py_buffer(b"".join(payload.parts))
     header = FrameHeader(0, tuples.num_rows, 0, 0, 0, None, None, None, payload.tuple_bytes, 0)
-    again = read_tuples(kept, Frame(header, 0, 0, payload.size, payload.crc), tuples.schema)
+    again = read_tuples(kept, SegmentFrame(header, 0, 0, payload.size, payload.crc), tuples.schema)
     assert again.equals(tuples)
     for column in again.columns:
         if pa.types.is_timestamp(column.type):
@@ -474,7 +474,7 @@ def _decode_mutations(form: str, seed: str, numbers: range, place: mmap.mmap) ->
             for decoded in decode_all(body):
                 read_to_the_end(decoded)
             counts["accepted"] += 1
-        except BraidError as problem:
+        except ServiceError as problem:
             problem.detail.encode()
             counts["refused"] += 1
     return counts

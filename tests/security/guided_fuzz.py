@@ -32,7 +32,7 @@ def fuzz(form: str, arguments: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["sources"]):
-        from braid.sources.core.errors import BraidError
+        from braid.sources.core.errors import ServiceError
         from tests.security.fuzz_formats import FORMATS, max_memory, read_to_the_end
         from tests.security.mutations import mutated
     make_seeds, decode_all = FORMATS[form]
@@ -43,7 +43,7 @@ def fuzz(form: str, arguments: list[str]) -> None:
         try:
             for decoded in decode_all(body):
                 read_to_the_end(decoded)
-        except BraidError as refusal:
+        except ServiceError as refusal:
             refusal.detail.encode()
         assert max_memory() - before < INPUT_BYTES, "an input must not take all memory"
 

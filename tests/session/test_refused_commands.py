@@ -12,12 +12,12 @@ from braid.session.commands.writer import Started
 from braid.session.log.journal import Journal
 from braid.session.shared_session import SharedSession
 from braid.sources.core.errors import (
-    BraidError,
     Conflict,
     MalformedRequest,
     NotAllowed,
     NotReady,
     Overloaded,
+    ServiceError,
     UnknownObject,
 )
 from braid.sources.core.storage import Storage
@@ -27,7 +27,7 @@ CHEAP = SELECTION.format("purchases", 5)
 REVENUE = AGGREGATION.format("purchases", 5)
 
 
-Refused = list[tuple[Callable[[SharedSession], Any], type[BraidError], str]]
+Refused = list[tuple[Callable[[SharedSession], Any], type[ServiceError], str]]
 REFUSED: Refused = [
     (lambda s: s.queries.create([]), MalformedRequest, "At least one query"),
     (
@@ -83,7 +83,7 @@ REFUSED: Refused = [
 def test_a_refused_request_changes_nothing(
     open_driver: Callable[..., Driver],
     call: Callable[[SharedSession], Any],
-    kind: type[BraidError],
+    kind: type[ServiceError],
     message: str,
 ) -> None:
     driver = open_driver(max_queries=4)

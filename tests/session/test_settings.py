@@ -8,7 +8,7 @@ import pytest
 
 from braid.session.settings import Settings
 from braid.session.settings_sources import load_settings
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_with_its_name_and_value(
     tmp_path: Path, flags: dict[str, object], environment: dict[str, str], file: str, message: str
 ) -> None:
     (tmp_path / "braid.toml").write_text(file)
-    with pytest.raises(BraidError) as refused:
+    with pytest.raises(ServiceError) as refused:
         load_settings(flags, environment)
     assert message in refused.value.detail
 
@@ -119,8 +119,8 @@ def test_lists_are_texts_with_commas_or_lists(tmp_path: Path) -> None:
     assert load_settings({}, settings.to_environment()) == settings
     for wrong in ('"a"', "[1]", '[""]'):
         (tmp_path / "braid.toml").write_text(f"allowed_hosts = {wrong}")
-        with pytest.raises(BraidError, match="allowed_hosts must be a list"):
+        with pytest.raises(ServiceError, match="allowed_hosts must be a list"):
             load_settings({}, {})
     (tmp_path / "braid.toml").write_text("")
-    with pytest.raises(BraidError, match="setting outgoing_allow must be"):
+    with pytest.raises(ServiceError, match="setting outgoing_allow must be"):
         load_settings({}, {"BRAID_OUTGOING_ALLOW": "http://x"})

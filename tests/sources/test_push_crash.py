@@ -14,7 +14,7 @@ import pytest
 
 from braid.sources.connectors import push
 from braid.sources.connectors.push import PushConnector, PushLog
-from braid.sources.connectors.segment import Frame, SegmentFile, list_segments, segment_path
+from braid.sources.connectors.segment import SegmentFile, SegmentFrame, list_segments, segment_path
 from braid.sources.core.errors import CorruptData
 from braid.sources.core.storage import Storage
 from tests.kit.waiting import wait_until
@@ -40,7 +40,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def frames(path: Path) -> list[Frame]:
+def frames(path: Path) -> list[SegmentFrame]:
     with SegmentFile(path) as segment:
         return list(segment.frames())
 

@@ -23,7 +23,7 @@ from braid.sources.connectors.files.replay import Replay
 from braid.sources.connectors.files.text import CsvFormat, JsonFormat
 from braid.sources.connectors.offset_watch import OffsetWatch
 from braid.sources.core.confinement import Confinement
-from braid.sources.core.errors import BraidError, NotAllowed, NotReady
+from braid.sources.core.errors import NotAllowed, NotReady, ServiceError
 from braid.sources.core.replays import origin_of
 from braid.sources.core.schema import Schema, StreamDefinition, StreamSchema
 from braid.sources.core.storage import Storage
@@ -93,7 +93,7 @@ class FileConnector:
         """Turn what goes wrong into NotReady with the name of the stream."""
         try:
             yield
-        except (BraidError, OSError, pa.ArrowException) as problem:
+        except (ServiceError, OSError, pa.ArrowException) as problem:
             raise NotReady(
                 f"Stream {self._name!r} gets nothing until this is settled: {str(problem).rstrip('.')}.",
                 stream=self._name,

@@ -9,7 +9,7 @@ from braid.operators.queries import Aggregation, Selection
 from braid.operators.query_parts import CHANGES
 from braid.session.sql.changes import HAS_ROWS, ROWS
 from braid.session.sql.select import PlannedSelect, plan_statement
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from tests.session.sql.catalog import CATALOG
 
 LIVE = "SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 10 SECONDS] GROUP BY gem_pack EMIT STREAM"
@@ -85,6 +85,6 @@ def test_unions_of_changes_are_changes() -> None:
     ],
 )
 def test_what_is_refused_says_what_to_write(sql: str, part: str) -> None:
-    with pytest.raises(BraidError) as refused:
+    with pytest.raises(ServiceError) as refused:
         plan(sql)
     assert part in refused.value.detail, refused.value.detail

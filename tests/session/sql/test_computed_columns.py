@@ -7,7 +7,7 @@ import pytest
 from braid.operators.epoch_state import StreamDefinition
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.statements import CreateStream, CreateTable
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.schema import TIMESTAMP, StreamSchema
 from tests.session.sql.catalog import define
 
@@ -158,7 +158,7 @@ def test_definitions_of_computed_columns_are_read_where_batches_are() -> None:
 )  # fmt: skip
 def test_refused_columns(marked: str, status: int, message: str) -> None:
     before, _, after = marked.partition("^")
-    with pytest.raises(BraidError) as caught:
+    with pytest.raises(ServiceError) as caught:
         parse_statement(before + after)
     error = caught.value
     assert message in error.detail

@@ -7,7 +7,7 @@ import pytest
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.select import plan_statement
 from braid.session.sql.statements import CreateQuery, Select
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from tests.session.sql.tables import CATALOG, Tables
 
 WINDOW = "FROM purchases [RANGE 8 SECONDS]"
@@ -128,7 +128,7 @@ def planned(sql: str) -> None:
     ],
 )
 def test_who_follows_the_advice_has_a_statement_that_works(refused: str, advice: str, followed: str) -> None:
-    with pytest.raises(BraidError) as caught:
+    with pytest.raises(ServiceError) as caught:
         planned(refused)
     assert advice in caught.value.detail, caught.value.detail
     planned(followed)

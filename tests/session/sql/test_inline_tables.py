@@ -8,7 +8,7 @@ from braid.operators.lookup.lookups import Lookup
 from braid.operators.queries import Selection
 from braid.session.sql.select import plan_statement
 from braid.sources.connectors.static_table import TableVersion
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from tests.session.sql.tables import CATALOG, Tables
 
 
@@ -72,7 +72,7 @@ def test_values_may_be_what_in_compares_with(members: str) -> None:
 def test_what_is_refused_says_what_to_write(values: str, part: str) -> None:
     before, _, after = values.partition("^")
     join = "SELECT price FROM purchases p JOIN "
-    with pytest.raises(BraidError) as refused:
+    with pytest.raises(ServiceError) as refused:
         planned(f"{join}{before}{after} ON p.pack = v.id")
     assert part in refused.value.detail, refused.value.detail
     position = refused.value.position

@@ -8,7 +8,7 @@ import pytest
 
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.statements import Select
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from tests.kit.plans import plan_select
 from tests.session.sql.catalog import define, plan, selection
 
@@ -296,9 +296,9 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def refused(sql: str) -> BraidError:
+def refused(sql: str) -> ServiceError:
     """Return the error of a statement, planned when it is a SELECT."""
-    with pytest.raises(BraidError) as caught:
+    with pytest.raises(ServiceError) as caught:
         plan(sql)
     return caught.value
 
@@ -335,7 +335,7 @@ def test_advice_has_the_quotes_that_a_name_needs() -> None:
         ('SELECT SUM(a."Preis in €") AS x FROM s [RANGE 1 HOUR] AS a', 'CAST("Preis in €" AS DOUBLE)'),
         ('SELECT 1 AS x FROM s WHERE time > "ms ""x"""', 'TO_TIMESTAMP("ms ""x""" / 1000.0)'),
     ):
-        with pytest.raises(BraidError) as caught:
+        with pytest.raises(ServiceError) as caught:
             plan_select(sql, catalog)
         assert advised in caught.value.detail
     plan_select('SELECT SUM(CAST("Preis in €" AS DOUBLE)) AS x FROM s [RANGE 1 HOUR]', catalog)

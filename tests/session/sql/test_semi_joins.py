@@ -6,7 +6,7 @@ import pytest
 
 from braid.operators.joins.query import Join
 from braid.session.sql.select import plan_statement
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from tests.session.sql.catalog import CATALOG
 
 OUTER = "SELECT price FROM purchases [RANGE 10 SECONDS] AS p WHERE "
@@ -61,6 +61,6 @@ def test_star_means_the_columns_of_what_is_written_in_from() -> None:
     ],
 )
 def test_what_is_refused_says_what_to_write(sql: str, part: str) -> None:
-    with pytest.raises(BraidError) as refused:
+    with pytest.raises(ServiceError) as refused:
         plan_statement(sql, CATALOG)
     assert part in refused.value.detail, refused.value.detail

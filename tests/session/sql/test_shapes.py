@@ -12,7 +12,7 @@ from braid.operators.derived import Behind, derived_stream
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
 from braid.session.sql.statements import CreateQuery, Select
-from braid.sources.core.errors import BraidError, NotAllowed
+from braid.sources.core.errors import NotAllowed, ServiceError
 from braid.sources.core.schema import StreamDefinition
 from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG, PURCHASES, define
@@ -69,7 +69,7 @@ def fresh(text: str) -> ReadQuery | str:
             return "not a query"
         query = plan_select(statement, KNOWN)
         return ReadQuery(getattr(statement, "name", None), query, getattr(statement, "sink", None))
-    except BraidError as error:
+    except ServiceError as error:
         return refusal(error)
 
 
@@ -77,11 +77,11 @@ def by_shape(shapes: Shapes, text: str) -> ReadQuery | str:
     """Return what the shapes make of a text, or the refusal."""
     try:
         return shapes.read(text, KNOWN)
-    except BraidError as error:
+    except ServiceError as error:
         return "not a query" if "A query must be SELECT" in error.detail else refusal(error)
 
 
-def refusal(error: BraidError) -> str:
+def refusal(error: ServiceError) -> str:
     """Return all that a refusal says."""
     return f"{type(error).__name__} {error.detail} {error.position}"
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 from braid.operators.queries import Query
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.parsing.select_parser import Braid
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG, plan, selection
 from tests.session.sql.test_plan_select import AGGREGATIONS, CONDITIONS
@@ -146,7 +146,7 @@ def test_expressions_keep_their_meaning(text: str, expected: str) -> None:
 )  # fmt: skip
 def test_what_sqlglot_lets_pass_is_refused(marked: str, status: int, message: str) -> None:
     before, _, after = marked.partition("^")
-    with pytest.raises(BraidError) as caught:
+    with pytest.raises(ServiceError) as caught:
         plan(before + after)
     error = caught.value
     assert error.status == status, error.detail
@@ -199,6 +199,6 @@ def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         for text in ("SHOW STREAMS", "CREATE FUNCTION f", "ALTER x", "SELECT 1 ^ 2", "SELECT a FROM b c d e"):
             try:
                 parse_statement(text)
-            except BraidError:
+            except ServiceError:
                 continue
     assert not caplog.records

@@ -11,7 +11,7 @@ from braid.operators.queries import query_from_json
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.parsing.function_names import AGGREGATES, FUNCTION_NAMES
 from braid.session.sql.statements import CreateQuery, Explain, Select
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from tests.kit.examples import examples
 from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG
@@ -41,14 +41,14 @@ def check(text: str) -> None:
         assert error.position.column >= 1
 
 
-def outcome(text: str) -> BraidError | None:
+def outcome(text: str) -> ServiceError | None:
     """Parse and plan; return the refusal, if any."""
     try:
         statement = parse_statement(text)
         if not isinstance(statement, (Select, CreateQuery, Explain)):
             return None
         query = plan_select(statement, CATALOG)
-    except BraidError as error:
+    except ServiceError as error:
         return error
     assert query_from_json(json.loads(json.dumps(query.to_json()))) == query
     return None

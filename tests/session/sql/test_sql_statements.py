@@ -20,7 +20,7 @@ from braid.session.sql.statements import (
     ShowTables,
     Statement,
 )
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
 from braid.sources.core.watermark_options import WatermarkOptions
 
@@ -31,12 +31,12 @@ CONTRACT = (
 
 
 def test_a_statement_that_follows_another_is_asked_for_a_semicolon() -> None:
-    with pytest.raises(BraidError, match=r"got 'SELECT'. Is a semicolon missing before it\?"):
+    with pytest.raises(ServiceError, match=r"got 'SELECT'. Is a semicolon missing before it\?"):
         parse_statement("SELECT price FROM purchases\nSELECT 1")
 
 
 def test_an_id_without_quotes_is_advised_on() -> None:
-    with pytest.raises(BraidError, match="An id stands in single quotes: 'q-33'"):
+    with pytest.raises(ServiceError, match="An id stands in single quotes: 'q-33'"):
         parse_statement("DROP QUERY q-33")
 
 
@@ -347,7 +347,7 @@ def test_statements_around_a_select_keep_its_text() -> None:
 )  # fmt: skip
 def test_refused_declarations(marked: str, status: int, message: str) -> None:
     before, _, after = marked.partition("^")
-    with pytest.raises(BraidError) as caught:
+    with pytest.raises(ServiceError) as caught:
         parse_statement(before + after)
     error = caught.value
     assert message in error.detail

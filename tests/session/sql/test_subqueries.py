@@ -9,7 +9,7 @@ from braid.operators.expressions import Column
 from braid.operators.queries import Aggregation, Selection, query_from_json
 from braid.operators.windows import Window
 from braid.session.sql.select import PlannedSelect, plan_statement
-from braid.sources.core.errors import BraidError
+from braid.sources.core.errors import ServiceError
 from braid.sources.core.schema import TIMESTAMP
 from tests.kit.plans import plan_select
 from tests.session.sql.catalog import CATALOG
@@ -111,7 +111,7 @@ def test_the_windows_of_rows_are_known_behind_selections_and_unions(between: str
 def test_rows_of_different_windows_have_none_in_common() -> None:
     other = INNER.replace("10 SECONDS", "5 SECONDS")
     between = f"SELECT window_end AS e, n FROM ({INNER}) AS y UNION ALL SELECT window_end, n FROM ({other}) AS z"
-    with pytest.raises(BraidError, match="needs a window"):
+    with pytest.raises(ServiceError, match="needs a window"):
         plan(f"SELECT MAX(n) AS m FROM ({between}) AS x GROUP BY e")
 
 
@@ -173,6 +173,6 @@ def test_a_derived_stream_knows_the_windows_of_its_rows() -> None:
     ],
 )
 def test_what_is_refused_says_what_to_write(sql: str, part: str) -> None:
-    with pytest.raises(BraidError) as refused:
+    with pytest.raises(ServiceError) as refused:
         plan(sql)
     assert part in refused.value.detail, refused.value.detail

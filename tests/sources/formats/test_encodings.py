@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.sources.core.errors import BraidError, MalformedRequest, TooLarge
+from braid.sources.core.errors import MalformedRequest, ServiceError, TooLarge
 from braid.sources.formats.encodings import ENCODINGS, PIECE_BYTES, unpack
 from braid.sources.formats.limits import DecodingLimits
 
@@ -71,5 +71,5 @@ def test_damage_raises_nothing_but_braid_errors(body: bytes, encoding: str, chan
     packed = bytearray(PACKERS[encoding](body))
     for position, byte in changes:
         packed[position % len(packed)] = byte
-    with suppress(BraidError):
+    with suppress(ServiceError):
         unpack(bytes(packed), encoding, DecodingLimits(unpacked_bytes=1 << 20))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.sources.core.errors import BraidError, MalformedRequest, NotAllowed
+from braid.sources.core.errors import MalformedRequest, NotAllowed, ServiceError
 from braid.sources.core.json_paths import read_path
 from braid.sources.core.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
 from braid.sources.formats import decode
@@ -243,7 +243,7 @@ def test_damaged_structs_raise_nothing_but_braid_errors(changes: list[tuple[int,
         damaged[position % len(damaged)] = byte
     try:
         tuples = decode(bytes(damaged), "application/vnd.apache.arrow.stream", schema).tuples
-    except BraidError:
+    except ServiceError:
         return
     tuples.validate(full=True)
     tuples.to_pylist()

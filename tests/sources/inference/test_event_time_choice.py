@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from braid.sources.core.schema import BIGINT, TIMESTAMP, VARCHAR
-from braid.sources.inference.columns import MISSING, Column
+from braid.sources.inference.columns import MISSING, Inferred
 from braid.sources.inference.event_time import DAY, HOUR, MINUTE, SECOND, Disorder, choose_event_time, rounded
 
 
-def column(name: str, *seconds: int | None, time_format: str = "") -> Column:
+def column(name: str, *seconds: int | None, time_format: str = "") -> Inferred:
     us = np.array([MISSING if s is None else s * SECOND for s in seconds], np.int64)
-    return Column(name, BIGINT if time_format else TIMESTAMP, "", seconds.count(None), us, time_format)
+    return Inferred(name, BIGINT if time_format else TIMESTAMP, "", seconds.count(None), us, time_format)
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ def column(name: str, *seconds: int | None, time_format: str = "") -> Column:
         ([column("time", 1, None), column("a", 1, 2)], "a"),
         ([column("time", 5, 5), column("a", 1, 2)], "a"),
         ([column("ts", 1, 2, time_format="epoch-millis"), column("a", 1, 2)], "a"),
-        ([column("ts", 1, 2, time_format="epoch-millis"), Column("a", VARCHAR)], "ts"),
+        ([column("ts", 1, 2, time_format="epoch-millis"), Inferred("a", VARCHAR)], "ts"),
         ([column("day", 1, 2, time_format="yyyy-MM-dd"), column("a", 1, None)], "a"),
     ],
 )
-def test_the_likeliest_column_is_chosen_and_the_others_are_told(columns: list[Column], chosen: str) -> None:
+def test_the_likeliest_column_is_chosen_and_the_others_are_told(columns: list[Inferred], chosen: str) -> None:
     found = choose_event_time(columns)
     assert found is not None
     assert found.column.name == chosen
@@ -38,7 +38,7 @@ def test_the_likeliest_column_is_chosen_and_the_others_are_told(columns: list[Co
 
 
 def test_without_a_time_there_is_none() -> None:
-    assert choose_event_time([Column("a", VARCHAR)]) is None
+    assert choose_event_time([Inferred("a", VARCHAR)]) is None
 
 
 def test_disorder_is_how_far_rows_come_after_greater_times() -> None:

@@ -63,11 +63,21 @@ def test_what_is_known_of_csv_is_not_guessed() -> None:
     assert sample.rows == 2
 
 
-def test_rows_that_cannot_be_read_are_counted() -> None:
+def test_rows_that_cannot_be_read_are_numbered() -> None:
     sample = sample_texts(CSV, [b'a,b\n1,2\n1\n3,4\n5,"6\n'])
-    assert (sample.rows, sample.unreadable, kinds(sample)) == (2, 2, {"a": "INT", "b": "INT"})
+    assert (sample.rows, sample.unreadable, kinds(sample)) == (2, [2, 4], {"a": "INT", "b": "INT"})
     sample = sample_texts(JSON, [b'{"a": 1}\nx\n{"a": 2}\n{"a":'])
-    assert (sample.rows, sample.unreadable, kinds(sample)) == (2, 2, {"a": "INT"})
+    assert (sample.rows, sample.unreadable, kinds(sample)) == (2, [2, 4], {"a": "INT"})
+
+
+def test_odd_values_are_found_by_the_numbers_of_their_rows() -> None:
+    for form, text in (
+        (CSV, b"ts,n\n1700000000,1\nx\n1700000001,2.5\nsoon,later\n"),
+        (JSON, b'{"ts":1700000000,"n":1}\n\nx\n{"ts":1700000001,"n":2}\n{"ts":"soon","n":3}\n'),
+    ):
+        sample = sample_texts(form, [text])
+        assert sample.columns[0].misfits == "'soon' (row 4)"
+    assert "'later' (row 4)" in sample_texts(CSV, [b"n\n1\n1,1\n2.5\nlater\n"]).columns[0].why
 
 
 @pytest.mark.parametrize(
@@ -114,12 +124,12 @@ def test_of_much_text_the_first_rows_are_read(monkeypatch: pytest.MonkeyPatch) -
     text = b"n,s\n" + b"".join(b"%d,\xc3\xa9\n" % n for n in range(10_000))
     for cut in (text, text[:1000], text[:1001]):
         sample = sample_texts(CSV, [cut])
-        assert (sample.rows, sample.unreadable, kinds(sample)) == (50, 0, {"n": "INT", "s": "VARCHAR"})
+        assert (sample.rows, sample.unreadable, kinds(sample)) == (50, [], {"n": "INT", "s": "VARCHAR"})
     lines = b"".join(b'{"n": %d, "s": "\xc3\xa9"}\n' % n for n in range(100_000))
     assert sample_texts(JSON, [lines[:1000]]).rows < 50
-    assert sample_texts(JSON, [lines]).unreadable == 0
+    assert sample_texts(JSON, [lines]).unreadable == []
     array = b"[" + lines.replace(b"\n", b",")
-    assert sample_texts(JSON, [array[:1000]]).unreadable == 0
+    assert sample_texts(JSON, [array[:1000]]).unreadable == []
 
 
 def test_files_of_one_stream_have_the_same_columns() -> None:
