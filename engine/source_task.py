@@ -7,7 +7,7 @@ in blocks that partitions only name.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -77,18 +77,8 @@ class SourceTasks:
         for intake, span in self._spans(live, end, task, tasks):
             if samples is not None:
                 samples.next_span()
-            readers = [(intake, self._operators_of(intake.stream, live))]
-            for replay in (live.streams[stream] for stream, origin in end.joined.items() if origin == intake.stream.id):
-                replayed = intakes.get(replay.id) or self._intake_of(replay, end)
-                readers.append((replayed, self._operators_of(replay, live)))
-            intakes |= {reader.stream.id: reader for reader, _ in readers}
-            inputs = [operators for _, of_reader in readers for operators in of_reader]
-            needed = {name for operators in inputs for name in operators.lookup_join.reads}
-            needed |= _read_again(readers)
-            names = [name for name in intake.stream.schema.names if name in needed]
-            widest = max((operators.width for operators in inputs), default=0)
-            at_once = even_share(span.end - span.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
-            for tuples in _gathered(map(intake.admit, self._read(intake, span)), names, at_once):
+            readers = self._readers_of(intake, intakes, live, end)
+            for tuples in _gathered(map(intake.admit, self._read(intake, span)), *_chunk_shape(readers, span)):
                 for reader, of_reader in readers:
                     admitted = tuples if reader is intake else reader.admit_again(tuples)
                     for operators in of_reader:
@@ -106,21 +96,26 @@ class SourceTasks:
             "task": task,
             "started_us": started_us,
             "busy_us": int((time.perf_counter() - began) * 1e6),
-            "start": start.to_json(),
-            "end": end.to_json(),
-            "lateness": {s.id: None if is_derived(s.id) else s.schema.lateness_us for s in live.streams.values()},
-            "derived": _derived(live, end),
-            "follows": {**followed(live, end.idle), **{stream: [origin] for stream, origin in end.joined.items()}},
-            "percentiles": {s.id: p for s in live.streams.values() if (p := s.watermark.percentile) is not None},
-            "event_times": {s: united(intake.event_times) for s, intake in intakes.items() if intake.event_times},
-            "streams": {intake.stream.id: intake.counts for intake in intakes.values()},
-            "unread": {intake.stream.id: intake.unread for intake in intakes.values() if intake.unread is not None},
-            "failures": {query: why for intake in intakes.values() for query, why in intake.failures.items()},
+            **_control(live, start, end, intakes),
             "report": None if samples is None else {**self._work.tell(), "samples": samples.by_input},
         }
         body = orjson.dumps(control).decode()
         for partition in self._partitions:
             yield WireRow(partition, CONTROL, body)
+
+    def _readers_of(
+        self, intake: StreamIntake, intakes: dict[str, StreamIntake], live: LiveQueries, end: Offset
+    ) -> list[_Reader]:
+        """Return who reads what a stream's ``intake`` admits: itself, and the replays that have joined it; note them.
+
+        ``intakes`` has those of the batch, by stream.
+        """
+        readers = [(intake, self._operators_of(intake.stream, live))]
+        for replay in (live.streams[stream] for stream, origin in end.joined.items() if origin == intake.stream.id):
+            replayed = intakes.get(replay.id) or self._intake_of(replay, end)
+            readers.append((replayed, self._operators_of(replay, live)))
+        intakes |= {reader.stream.id: reader for reader, _ in readers}
+        return readers
 
     def _forget_dropped(self, live: LiveQueries) -> None:
         """Let go of the connectors of streams that are gone: a Kafka consumer would go on fetching."""
@@ -166,7 +161,7 @@ class SourceTasks:
             self._connectors[stream.id] = open_connector(stream, self._storage)
         return self._connectors[stream.id]
 
-    def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
+    def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Collection[StreamOperators]:
         """Return the operators of each input that queries have of a stream."""
         version, by_input = self._operators.get(stream.id, (None, {}))
         if version != live.version:
@@ -261,6 +256,34 @@ class SourceTasks:
         return WireRow(self._partitions[task % len(self._partitions)], BLOCK, body)
 
 
+_Reader = tuple[StreamIntake, Collection[StreamOperators]]
+
+
+def _chunk_shape(readers: Sequence[_Reader], span: Span) -> tuple[list[str], int]:
+    """Return which columns readers need of a span, and how many tuples they take at a time."""
+    inputs = [operators for _, of_reader in readers for operators in of_reader]
+    needed = {name for operators in inputs for name in operators.lookup_join.reads} | _read_again(readers)
+    names = [name for name in readers[0][0].stream.schema.names if name in needed]
+    widest = max((operators.width for operators in inputs), default=0)
+    return names, even_share(span.end - span.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
+
+
+def _control(live: LiveQueries, start: Offset, end: Offset, intakes: Mapping[str, StreamIntake]) -> dict[str, Any]:
+    """Return what every partition is told of a task's part in a batch, but for the work that it was."""
+    return {
+        "start": start.to_json(),
+        "end": end.to_json(),
+        "lateness": {s.id: None if is_derived(s.id) else s.schema.lateness_us for s in live.streams.values()},
+        "derived": _derived(live, end),
+        "follows": {**followed(live, end.idle), **{stream: [origin] for stream, origin in end.joined.items()}},
+        "percentiles": {s.id: p for s in live.streams.values() if (p := s.watermark.percentile) is not None},
+        "event_times": {s: united(intake.event_times) for s, intake in intakes.items() if intake.event_times},
+        "streams": {intake.stream.id: intake.counts for intake in intakes.values()},
+        "unread": {intake.stream.id: intake.unread for intake in intakes.values() if intake.unread is not None},
+        "failures": {query: why for intake in intakes.values() for query, why in intake.failures.items()},
+    }
+
+
 def _derived(live: LiveQueries, end: Offset) -> dict[str, Any]:
     """Return of each query behind a derived stream where its rows of the batch are: slot, and number of the first."""
     given_by = {each.id for stream in live.streams.values() if is_derived(stream.id) for each in behind(stream)}
@@ -297,7 +320,7 @@ class _Samples:
             self.by_input.setdefault(operators.name, []).append(sample)
 
 
-def _read_again(readers: Sequence[tuple[StreamIntake, Any]]) -> set[str]:
+def _read_again(readers: Sequence[_Reader]) -> set[str]:
     """Return the columns that replays need to be admitted what their origin, the first reader, admitted.
 
     That is the event time, and all columns where tuples may be late for them alone.

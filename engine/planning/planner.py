@@ -7,7 +7,6 @@ fires, so that a backlog is worked off in batches of about the target duration.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from braid.engine.data_layout import (
     PlannedBatch,
     write_heartbeat,
     write_planned,
-    write_unavailable,
 )
 from braid.engine.past_rows import past_of
 from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
@@ -57,11 +55,11 @@ from braid.engine.planning.replaying import (
     joined_replays,
     replayed_extents,
 )
-from braid.engine.planning.rests import Rests
+from braid.engine.planning.source_extents import SourceExtents
 from braid.operators.epoch_state import EpochChange, EpochState
 from braid.operators.queries import query_from_json
-from braid.sources.connectors.connector import Connector, Extent
-from braid.sources.connectors.registry import begins_at_the_earliest, open_for_planner
+from braid.sources.connectors.connector import Extent
+from braid.sources.connectors.registry import begins_at_the_earliest
 from braid.sources.core.derived import is_derived
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.replays import is_replay, origin_of
@@ -76,8 +74,6 @@ HEARTBEAT_SECONDS = 1.0
 READ_AT_ONCE = ("push", "generator")
 
 _BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "watermarks": {}, "fired": {}, "streams": {}, "partitions": {}}
-
-log = logging.getLogger("braid.planner")
 
 
 class Planner:
@@ -96,7 +92,7 @@ class Planner:
         self._newest: tuple[int, Mapping[str, Any]] = 0, _BEFORE_ALL
         self._epoch = 0
         self._state = EpochState()
-        self._connectors: dict[str, Connector] = {}
+        self._sources = SourceExtents(storage)
         self._budget = BatchBudget(target_seconds)
         self._costs = TupleCosts(target_seconds)
         self._firing = FiringBudget(target_seconds)
@@ -106,12 +102,9 @@ class Planner:
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
         self._planned: _Planned | None = None
-        self._rests = Rests(time.monotonic)
         self._idleness = Idleness()
         self._clock = ProcessingClock(monotonic_ns)
         self._monotonic_ns = monotonic_ns
-        self._problems: dict[str, str] = {}
-        self._told_problems: dict[str, str] | None = None
         self._heartbeat_due = 0.0
         self._raised = RaisedWatermarks()
         # the epochs of running queries, as far as this process has followed changelogs
@@ -133,17 +126,13 @@ class Planner:
         available = self._all_available(reached, given, now_us)
         begins = begins_of(reached, available)
         skipped = skipped_of(reached, available)
-        self._find_cut_off(begins, available)
-        self._tell_problems()
+        self._sources.find_cut_off(begins, available, self._state.streams)
+        self._sources.tell_problems(self._state.streams)
         now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
         idle = self._idle(begins, available)
         fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
         joined = joined_replays(begins)
-        bounds = {
-            stream: self._connectors[stream].bounds()
-            for stream, extents in available.items()
-            if extents and stream in self._connectors
-        }
+        bounds = self._sources.bounds(available)
         raised = self._raised.raised(
             self._state.raised, begins, ends_of(begins, available), bounds, record["watermarks"]
         )
@@ -235,11 +224,7 @@ class Planner:
         if planned.is_firing and record.get("fire_to"):
             self._firing.learn(max(record["operator_busy_us"], default=0))
         self._costs.learn(record)
-        for stream, counts in record["streams"].items():
-            if stream in unread:
-                self._rests.begin(stream)
-            elif counts["tuples"]:
-                self._rests.end(stream)
+        self._sources.learn(record["streams"])
 
     def _all_available(
         self, reached: Positions, given: Mapping[str, Given], now_us: int
@@ -253,7 +238,7 @@ class Planner:
         extents = {
             stream: extents_of(streams[stream], given, reached)
             if is_derived(stream)
-            else self._available(stream, now_us)
+            else self._sources.available(streams[stream], now_us)
             for stream in streams
             if not is_replay(stream)
         }
@@ -266,7 +251,7 @@ class Planner:
         for stream in filter(is_replay, streams):
             origin = origin_of(stream)
             has_joined = bool(reached.get(stream)) and reached[stream] == reached.get(origin)
-            if extents[origin] and (has_joined or (stream in read and stream not in self._rests)):
+            if extents[origin] and (has_joined or (stream in read and not self._sources.rests(stream))):
                 oldest = (
                     past_of(self._storage, stream, reached.get(origin, {}))
                     if is_derived(stream)
@@ -280,28 +265,12 @@ class Planner:
     def _oldest(self, replay: str, has_begun: bool) -> dict[str, int]:
         """Return where a replay begins to read each partition of a declared stream."""
         origin = origin_of(replay)
-        definition, oldest = self._state.streams[origin], self._connectors[origin].oldest()
+        definition, oldest = self._state.streams[origin], self._sources.oldest(origin)
         is_all_read = definition.connector in READ_AT_ONCE or begins_at_the_earliest(definition)
         if not is_all_read or has_begun:
             return oldest
         starts = self._replay_starts.of(replay)
         return {partition: max(offset, starts.get(partition, offset)) for partition, offset in oldest.items()}
-
-    def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
-        if stream in self._rests:
-            return {}
-        self._problems.pop(stream, None)
-        try:
-            connector = self._connector_of(stream)
-            extents = connector.available(now_us)
-            problem = connector.problem
-        except Exception as error:  # whatever a connector does, the other streams go on
-            log.warning("stream %s says nothing of what it has: %r", self._state.streams[stream].name, error)
-            extents, problem = {}, str(error) or type(error).__name__
-            self._rests.begin(stream)
-        if problem is not None:
-            self._problems[stream] = problem
-        return extents
 
     def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> tuple[str, ...]:
         """Return the streams that have been silent for their ``idle_timeout``.
@@ -315,25 +284,7 @@ class Planner:
             if extents and begins[stream] == ends[stream] and begins[stream].keys() <= extents.keys()
         }
         now_us = self._monotonic_ns() // 1000  # a clock that is set forth is no silence
-        return self._idleness.idle(self._state.streams, silent - set(self._problems), now_us)
-
-    def _find_cut_off(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> None:
-        """Take note of streams that end before where they got to: what they have now is something else."""
-        for stream, extents in available.items():
-            for partition, extent in extents.items():
-                if extent.end < begins[stream][partition]:
-                    self._problems[stream] = (
-                        f"Stream {self._state.streams[stream].name!r} must have what it had: it got to offset"
-                        f" {begins[stream][partition]} of partition {partition}, which now ends at {extent.end}. Put"
-                        " back what it was, or drop the stream and create it again."
-                    )
-
-    def _tell_problems(self) -> None:
-        """Tell the session why streams have nothing to read, whenever that changes."""
-        problems = {stream: why for stream, why in self._problems.items() if stream in self._state.streams}
-        if problems != self._told_problems:
-            write_unavailable(self._storage, problems)
-            self._told_problems = problems
+        return self._idleness.idle(self._state.streams, silent - self._sources.with_problems, now_us)
 
     def _follow_changelogs(self) -> None:
         """Learn of new epochs, and of the streams and queries that come and go with them."""
@@ -353,8 +304,7 @@ class Planner:
                 self._start.ends.remove(freed["id"])
                 self._created.pop(freed["id"], None)
             for stream in change.streams_dropped:
-                self._connectors.pop(stream, None)
-                self._rests.end(stream)
+                self._sources.forget(stream)
                 self._replay_starts.remove(stream)
             self._epoch += 1
 
@@ -366,11 +316,6 @@ class Planner:
             for query in plan["queries"]:
                 self._start.ends.add(query["id"], query_from_json(query["query"]))
             self._epoch = plan["epoch"]
-
-    def _connector_of(self, stream: str) -> Connector:
-        if stream not in self._connectors:
-            self._connectors[stream] = open_for_planner(self._state.streams[stream], self._storage)
-        return self._connectors[stream]
 
     def _bounded(
         self,

@@ -233,7 +233,7 @@ def test_a_backlog_is_read_in_bounded_batches_and_completely(folder: Folder) -> 
         folder.commit(ended)
         offset = ended
     assert len(sizes) > 2
-    end = {name: c.available(20 * SECOND) for name, c in planner._connectors.items()}
+    end = {name: c.available(20 * SECOND) for name, c in planner._sources._connectors.items()}
     assert offset.streams == {name: {p: extent.end for p, extent in extents.items()} for name, extents in end.items()}
 
 
@@ -306,7 +306,7 @@ def test_a_batch_says_what_was_skipped_once_also_when_nothing_is_left(folder: Fo
     offset = planner.latest(Offset(), SECOND)
     folder.commit(offset)
     reached = offset.streams["a"]["0"]
-    planner._connectors["a"] = Kept(GappedExtent(0, reached + 7, reached + 7))
+    planner._sources._connectors["a"] = Kept(GappedExtent(0, reached + 7, reached + 7))
     gap = planner.latest(offset, SECOND)
     assert (gap.begins, gap.streams, gap.skipped) == ({"a": {"0": reached + 7}}, {"a": {"0": reached + 7}}, {"a": 7})
     assert Offset.from_json(orjson.loads(orjson.dumps(gap.to_json()))) == gap
@@ -320,11 +320,11 @@ def test_a_stream_that_ends_before_the_place_it_got_to_is_told(folder: Folder) -
     offset = planner.latest(Offset(), SECOND)
     folder.commit(offset)
     reached = offset.streams["a"]["0"]
-    planner._connectors["a"] = Kept(Extent(0, reached - 1))
+    planner._sources._connectors["a"] = Kept(Extent(0, reached - 1))
     assert planner.latest(offset, SECOND) is offset
     problem = read_unavailable(folder.storage)["a"]
     assert f"it got to offset {reached} of partition 0, which now ends at {reached - 1}" in problem
-    planner._connectors["a"] = Kept(Extent(0, reached))
+    planner._sources._connectors["a"] = Kept(Extent(0, reached))
     planner.latest(offset, SECOND)
     assert read_unavailable(folder.storage) == {}
 
@@ -360,7 +360,7 @@ def test_a_connector_that_fails_costs_its_own_stream_only(folder: Folder, monkey
     def fail(_now_us: int) -> dict[str, Extent]:
         raise OSError("no route")
 
-    monkeypatch.setattr(planner._connectors["a"], "available", fail)
+    monkeypatch.setattr(planner._sources._connectors["a"], "available", fail)
     second = planner.latest(first, 2 * SECOND)
     assert second.streams["a"] == first.streams["a"]
     assert second.streams["b"]["0"] > first.streams["b"]["0"]
@@ -394,7 +394,7 @@ def test_a_stream_that_cannot_be_opened_costs_itself_only_and_is_tried_again(
     now += 0.001
     planner.latest(second, 3 * SECOND)
     assert "127.0.0.1" not in read_unavailable(folder.storage).get("k", "")
-    assert "k" in planner._connectors
+    assert "k" in planner._sources._connectors
     folder.log(dropped=["k"])
     assert set(planner.latest(second, 4 * SECOND).streams) == {"a"}
 
@@ -413,7 +413,7 @@ def test_a_stream_becoming_idle_makes_one_batch_and_so_does_its_return(
     assert first.idle == ()
     folder.commit(first)
     with monkeypatch.context() as patch:
-        patch.setattr(planner._connectors["a"], "available", silence(first.streams["a"]["0"]))
+        patch.setattr(planner._sources._connectors["a"], "available", silence(first.streams["a"]["0"]))
         assert folder.latest(planner, first, 3 * SECOND - 1) is first
         second = folder.latest(planner, first, 3 * SECOND)
         assert (second.seq, second.idle, second.spans) == (2, ("a",), [])
@@ -429,7 +429,7 @@ def test_a_stream_that_does_not_answer_is_not_idle(folder: Folder, monkeypatch: 
     planner = folder.planner()
     first = folder.latest(planner, Offset(), SECOND)
     folder.commit(first)
-    connector, silent = planner._connectors["a"], silence(first.streams["a"]["0"])
+    connector, silent = planner._sources._connectors["a"], silence(first.streams["a"]["0"])
     for available, problem in (
         (lambda _: {}, None),  # it has not answered yet
         (lambda _: {"1": Extent(0, 0)}, None),  # some of its partitions do not
@@ -448,7 +448,7 @@ def test_a_clock_that_is_set_forth_is_no_silence(folder: Folder, monkeypatch: py
     planner = folder.planner()
     first = folder.latest(planner, Offset(), SECOND)
     folder.commit(first)
-    monkeypatch.setattr(planner._connectors["a"], "available", silence(first.streams["a"]["0"]))
+    monkeypatch.setattr(planner._sources._connectors["a"], "available", silence(first.streams["a"]["0"]))
     hour = 3600 * SECOND
     kept_busy = planner.latest(first, hour)  # processing time follows
     assert (kept_busy.planned_us, kept_busy.idle) == (hour, ())

@@ -74,7 +74,7 @@ def test_a_replay_reads_all_of_a_stream_that_did_not_begin_with_its_oldest(folde
     origin = replace(stream("a"), connector="flight")
     folder.log(origin, reading="a")
     planner = folder.planner()
-    planner._connectors["a"] = Kept(Extent(80, 100))
+    planner._sources._connectors["a"] = Kept(Extent(80, 100))
     offset = folder.latest(planner, Offset(), SECOND)
     assert (offset.begins, offset.streams) == ({"a": {"0": 80}}, {"a": {"0": 100}})
     folder.commit(offset, clocks={"a": SECOND})
