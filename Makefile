@@ -29,12 +29,13 @@ setup: ## find Python and Java, build .venv, install what is pinned (quick when 
 demo: setup ## see it at work; SECONDS=60 ends it by itself, else Ctrl-C
 	@$(PY) -m braid.bench_driver.demo $(if $(SECONDS),--seconds $(SECONDS))
 
-# three at a time, as half of the time goes by waiting for services
+# three at a time, as half of the time goes by waiting for services; tests are collected before, so that one process
+# compiles them instead of each of the three
 test: ## the gate: set up, then lint, types and all tests but those of test-more; stops at the first failure
 	$(call step,setup,bash setup.sh)
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
-	$(call step,mypy and what tests need,bash tests/install.sh & $(PY) -m mypy -p braid && wait $$!)
+	$(call step,mypy and what tests need,bash tests/install.sh & $(PY) -m pytest -qq --collect-only >/dev/null & $(PY) -m mypy -p braid && wait)
 	$(call step,audit,$(PY) -m tests.security.audit --if-reachable)
 	$(call step,pytest,$(PY) -m pytest -n 3 --dist loadgroup -m "not alone and not long")
 	@printf '\n── all passed\n'

@@ -135,6 +135,7 @@ def test_braid_runs_mixed_queries_and_their_static_table(
 
 
 @pytest.mark.service
+@pytest.mark.long
 @pytest.mark.parametrize("workload", [load_workload(f"nexmark:queries={list(texts(BRAID))}")])
 def test_braid_runs_all_queries_of_nexmark_over_streams_that_keep_step(
     braid: BraidSystem, api: Api, workload: Workload

@@ -24,7 +24,7 @@ from tests.oracle.changes import fold
 from tests.oracle.data_of_earlier_versions.make import tuples
 from tests.oracle.wire import parse_time
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 FOLDER = Path(__file__).parent / "data_of_earlier_versions"
 VERSIONS = sorted(path.name.removesuffix(".tar.gz") for path in FOLDER.glob("*.tar.gz"))

@@ -64,7 +64,7 @@ def test_two_hundred_queries_are_read_in_sql_and_zoomed(rest: Rest, browser: Bro
             scroll = page.get_by_role("group", name=label)
             fits = "node => node.scrollWidth <= node.clientWidth"
             first = scale(page)
-            assert first >= 55, "its texts can be read"
+            assert first >= 75, "its texts can be read"
             page.get_by_role("button", name="Fit width").click()
             assert scroll.evaluate(fits)
             fitting = scale(page)

@@ -4,7 +4,7 @@ import { el, say, set } from "./dom.js";
 
 const STEP = 1.25;
 const [SMALLEST, LARGEST] = [0.1, 4];
-const READABLE = 0.55; // a picture is not made smaller than this by itself
+const READABLE = 0.75; // a picture is not made smaller than this by itself
 const KEYS = {
   "+": (view) => view.by(STEP),
   "=": (view) => view.by(STEP),
