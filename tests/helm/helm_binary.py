@@ -35,7 +35,7 @@ class Helm:
         """Render the chart as release `demo` in namespace `streams`."""
         done = self.run("template", "demo", str(CHART), "--namespace", "streams", values=values)
         assert done.returncode == 0, done.stderr
-        return [each for each in yaml.safe_load_all(done.stdout) if each]
+        return manifests_of(done.stdout)
 
     def notes(self, values: Manifest | None = None) -> str:
         """Render what helm tells after an installation; nothing else lets it show without a cluster."""
@@ -50,6 +50,12 @@ class Helm:
         done = self.run(*args, values=values)
         assert done.returncode == 0, done.stderr
         return str(yaml.safe_load(done.stdout)["text"])
+
+
+def manifests_of(text: str) -> list[Manifest]:
+    """Return the objects that helm rendered; libyaml reads them ten times as fast as Python, where it is there."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [each for each in yaml.load_all(text, loader) if each]
 
 
 def is_helm3(binary: Path) -> bool:

@@ -13,7 +13,7 @@ import kubernetes_validate
 import orjson
 import pytest
 import yaml
-from helm_binary import CHART, ROOT, Helm, Manifest
+from helm_binary import CHART, ROOT, Helm, Manifest, manifests_of
 from manifests import executor_pod
 from value_sets import EXECUTORS, VALUE_SETS
 
@@ -54,7 +54,7 @@ def refusals(done: subprocess.CompletedProcess[str]) -> list[str]:
     """Return why what was rendered does not fit, with the executors' pod."""
     assert done.returncode == 0, done.stderr
     found = []
-    for each in filter(None, yaml.safe_load_all(done.stdout)):
+    for each in manifests_of(done.stdout):
         try:
             check(each, VERSIONS[-1])
         except kubernetes_validate.ValidationError as error:
