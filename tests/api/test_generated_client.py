@@ -50,6 +50,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.service
 @pytest.mark.usefixtures("generated")
 def test_the_program_of_the_page_reads_rows(

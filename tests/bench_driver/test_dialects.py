@@ -187,6 +187,7 @@ def _selected(spec: QuerySpec, stream: str, tuples: Tuples) -> list[dict[str, An
     return [row for row in tuples[stream] if all(COMPARE[c.operator](row[c.column], c.constant) for c in chosen)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", [AGGREGATION, JOIN, COMPLEX], ids=["aggregation", "join", "complex"])
 def test_spark_gives_the_rows_of_a_recomputation(spec: QuerySpec, spark_session: SparkSession, tuples: Tuples) -> None:
     expected = _recompute(spec, tuples)
@@ -194,6 +195,7 @@ def test_spark_gives_the_rows_of_a_recomputation(spec: QuerySpec, spark_session:
     assert Counter(map(tuple, spark_session.sql(spark.query_sql(spec, probe=True)).collect())) == expected
 
 
+@pytest.mark.long
 def test_spark_runs_joins_and_aggregations_of_streams(
     spark_session: SparkSession, tuples: Tuples, tmp_path: Path
 ) -> None:
@@ -219,11 +221,13 @@ def test_spark_runs_joins_and_aggregations_of_streams(
     assert Counter(map(tuple, rows)) <= _recompute(COMPLEX, tuples)
 
 
+@pytest.mark.long
 def test_spark_s_queries_select_no_event_times_unless_they_are_probes(spark_session: SparkSession) -> None:
     assert spark_session.sql(spark.query_sql(COMPLEX, probe=False)).columns == ["total"]
     assert spark_session.sql(spark.query_sql(JOIN, probe=False)).columns == ["a_key", "field0", "b_key", "field3"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", [AGGREGATION, COMPLEX], ids=["aggregation", "complex"])
 def test_a_fused_query_gives_the_sums_of_each_query(
     spec: QuerySpec, spark_session: SparkSession, tuples: Tuples

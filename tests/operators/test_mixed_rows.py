@@ -80,6 +80,7 @@ def test_braids_kernels_give_the_rows_of_duckdb(
     assert_equal(queries, got, expected)
 
 
+@pytest.mark.long
 def test_duckdb_in_batches_gives_the_rows_of_duckdb(
     workload: Workload, queries: list[MixedQuery], tuples: pa.Table, expected: list[list[Row]]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.api.rest import Rest, open_rest
@@ -50,6 +51,7 @@ def scale(page: Page) -> int:
     return int(page.get_by_role("group", name="Size of the plan").get_by_role("status").inner_text().split()[0])
 
 
+@pytest.mark.long
 def test_two_hundred_queries_are_read_in_sql_and_zoomed(rest: Rest, browser: Browser) -> None:
     bodies = [{"sql": LOOKALIKES.format(n=n + 1)} for n in range(160)] + [{"sql": CASES.format(n=n)} for n in range(40)]
     rest.run(rest.post("/queries", bodies)[-1]["id"])

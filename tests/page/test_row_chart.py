@@ -184,6 +184,7 @@ def test_groups_of_other_names_are_told_apart(rest: Rest, person: Visit) -> None
 # what is painted
 
 
+@pytest.mark.long
 def test_ten_thousand_points_are_thinned_to_what_pixels_show(rest: Rest, person: Visit) -> None:
     query = rest.query(SUMS)
     history(rest, query, windows=5000, packs=2)
