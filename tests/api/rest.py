@@ -22,6 +22,7 @@ from braid.session.shared_session import SharedSession
 from braid.sources.core.schema import StreamSchema
 from braid.sources.core.storage import Storage
 from tests.api.described import Description
+from tests.kit.client import PLAIN
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND, BatchWriter
 
@@ -123,7 +124,7 @@ def open_rest(folder: Path, why_not_ready: str | None = None, **settings: Any) -
     service.start()
     try:
         hooks = {"response": [description(service).check]}
-        with answering(service) as url, Client(base_url=url, timeout=30, event_hooks=hooks) as client:
+        with answering(service) as url, Client(base_url=url, timeout=30, event_hooks=hooks, verify=PLAIN) as client:
             yield Rest(folder, client, service)
     finally:
         service.close()
