@@ -92,9 +92,10 @@ check_java() {
     "\`apt-get install ${JAVA_PACKAGES[0]}\` gives one; set JAVA_HOME to it when several are installed."
 }
 
-# What .venv must be built from, as one hash: the pins, the project's metadata, where it lies, which Python and Java.
+# What .venv must be built from, as one hash: the pins, the project's metadata, where it lies, which Python and Java. The
+# path of Python is no part of it: in an activated shell it is that of .venv.
 fingerprint() {
-  { cat requirements.lock pyproject.toml && printf '%s\n' "$root" "$1" "$(python_version "$1")" "$("$(find_java)" -version 2>&1)"; } |
+  { cat requirements.lock pyproject.toml && printf '%s\n' "$root" "$(python_version "$1")" "$("$(find_java)" -version 2>&1)"; } |
     "$1" -c 'import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())'
 }
 

@@ -61,7 +61,7 @@ def parse_json(body: bytes) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         if not body.strip():
-            raise MalformedRequest("The body must be JSON; got none.") from None
+            raise MalformedRequest("The body must be JSON; got none. /docs has an example for each call.") from None
         where = f"line {error.lineno}, column {error.colno}: {error.msg.partition(':')[0]}"
         raise MalformedRequest(f"The body must be JSON; {where}.{_hint(body)}") from None
 

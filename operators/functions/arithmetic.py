@@ -17,9 +17,10 @@ import pyarrow as pa
 from braid.operators import kernels
 from braid.operators.expressions import Call, Expression
 from braid.operators.functions.casts import EXACT, fit_decimal
-from braid.operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, as_decimal, coerce
+from braid.operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, MAX_SHOWN, as_decimal, coerce
 from braid.operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel
-from braid.sources.core.schema import BIGINT, DOUBLE, NULL, ColumnType
+from braid.operators.functions.sql_text import advised_text
+from braid.sources.core.schema import BIGINT, DOUBLE, NULL, VARCHAR, ColumnType
 
 _UNCHECKED = {"+": kernel.add, "-": kernel.subtract, "*": kernel.multiply}
 _CHECKED = {"+": kernel.add_checked, "-": kernel.subtract_checked, "*": kernel.multiply_checked}
@@ -55,7 +56,11 @@ def _hint(arguments: Arguments) -> str:
         return "Write TIMESTAMPDIFF(SECOND, start, end) for the seconds between."
     if kinds & {"DATE", "TIMESTAMP"}:
         return "Write INTERVAL '1' DAY to add a duration."
-    return "Write || to join texts." if "VARCHAR" in kinds else "Arithmetic needs numbers."
+    text = next((a for a in arguments if a.type == VARCHAR), None)
+    if text is None:
+        return "Arithmetic needs numbers."
+    shown = advised_text(text)
+    return f"Write CAST({shown if len(shown) <= MAX_SHOWN else 'text'} AS DOUBLE) for its number, or || to join texts."
 
 
 def _decimal_result(name: str, left: ColumnType, right: ColumnType) -> ColumnType:

@@ -94,12 +94,19 @@ def check_new_queries(
 def _check_names(state: SessionState, planned: Sequence[PlannedQuery], replaced: str | None) -> None:
     names = Counter(p.full_name for p in planned if p.full_name is not None)
     for name, count in names.items():
+        own_name = name.rpartition("/")[2]
+        kind = _kind_of(state.catalog, own_name)
+        if kind is not None and replaced is None:
+            raise Conflict(
+                f"Cannot name a query {own_name!r}: a {kind} has this name, and SQL would read one of them only. Choose"
+                " another name."
+            )
         holder = state.queries.find(state.names.get(name, ""))
         is_taken = holder is not None and holder.is_wanted and holder.id != replaced
         if count > 1 or is_taken:
             user = f"query {holder.id}" if holder is not None and is_taken else "another query of the request"
             raise Conflict(
-                f"Cannot name a query {name.rpartition('/')[2]!r}: {user} has this name. Choose another name, or"
+                f"Cannot name a query {own_name!r}: {user} has this name. Choose another name, or"
                 " put the new query in its place with CREATE OR REPLACE QUERY (braid replace), or drop that one.",
                 query_id=holder.id if holder is not None and is_taken else None,
             )
@@ -120,14 +127,26 @@ def check_replaced(record: QueryRecord) -> None:
         )
 
 
-def check_new_name(catalog: Catalog, name: str, kind: str) -> None:
-    """Raise Conflict for the name of a new stream or table (``kind``) that either has."""
-    taken_names = (*catalog, *(table.definition.name for table in catalog.tables()))
-    if name_key(name) in map(name_key, taken_names):
+def check_new_name(state: SessionState, name: str, kind: str) -> None:
+    """Raise Conflict for the name of a new stream or table (``kind``) that either has, or a query that is not over."""
+    holder = _kind_of(state.catalog, name)
+    if holder is None and any(
+        name_key(full_name.rpartition("/")[2]) == name_key(name) and state.queries[query_id].is_wanted
+        for full_name, query_id in state.names.items()
+    ):
+        holder = "query"
+    if holder is not None:
         raise Conflict(
-            f"Cannot create {kind} {name!r}: this name is taken. Drop what has it first, or choose another name.",
+            f"Cannot create {kind} {name!r}: a {holder} has this name. Drop it first, or choose another name.",
             stream=name if kind == "stream" else None,
         )
+
+
+def _kind_of(catalog: Catalog, name: str) -> str | None:
+    """Return whether a stream or a table has a name, None where neither does."""
+    if name in catalog:
+        return "stream"
+    return None if catalog.find_table(name) is None else "table"
 
 
 def check_unused(state: SessionState, dropped: StreamState | TableState, name: str) -> None:

@@ -41,7 +41,7 @@ class Streams:
         def check(group: CommandGroup) -> StreamCreated | None:
             if statement.if_not_exists and statement.name in group.state.catalog:
                 return None
-            check_new_name(group.state.catalog, statement.name, "stream")
+            check_new_name(group.state, statement.name, "stream")
             return StreamCreated(to_definition(statement, group.state.new_stream_id(), sql, group.at_us), key)
 
         if not has_effect():

@@ -13,7 +13,6 @@ from braid.session.commands.table_rows import TableRows, inputs_with_new_rows
 from braid.session.commands.writer import Command, CommandGroup, Writer
 from braid.session.log.idempotency import current_key, has_effect
 from braid.session.settings import Settings
-from braid.session.state.catalog import Catalog
 from braid.session.state.requests import TableCreated, TableDropped, TableRefreshed
 from braid.session.state.session_state import SessionState
 from braid.sources.connectors.static_table import TableVersion
@@ -40,19 +39,19 @@ class Tables:
         """
         statement, key = read_create_table(sql, self._limits), current_key()
 
-        def is_done(catalog: Catalog) -> bool:
-            if statement.if_not_exists and catalog.find_table(statement.name) is not None:
+        def is_done(state: SessionState) -> bool:
+            if statement.if_not_exists and state.catalog.find_table(statement.name) is not None:
                 return True
-            check_new_name(catalog, statement.name, "table")
+            check_new_name(state, statement.name, "table")
             return False
 
         def check(group: CommandGroup) -> TableCreated | None:
-            if is_done(group.state.catalog):
+            if is_done(group.state):
                 return None
             return TableCreated(to_table_definition(statement, group.state.new_table_id(), sql, group.at_us), key)
 
         with self._lock:
-            may_return = has_effect() or is_done(self._state.catalog)
+            may_return = has_effect() or is_done(self._state)
         if not may_return:
             self._rows.check_file(to_table_definition(statement, "", sql, 0))
             self._writer.submit(Command(check, changes={name_key(statement.name)})).wait()

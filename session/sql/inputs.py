@@ -186,5 +186,7 @@ def find_input(
     if tables.names:
         known += f", and the tables {listed(sorted(tables.names), _MAX_NAMES)}"
     hint = did_you_mean(source.stream, [*names, *tables.names])
-    advice = hint or (" CREATE STREAM declares one." if names else "")
-    raise select.sql.not_allowed(f"Stream {source.stream!r} does not exist; {known}.{advice}", source.at)
+    advice = hint or (" CREATE STREAM and CREATE TABLE declare more." if names else "")
+    raise select.sql.not_allowed(
+        f"Stream, table or query {source.stream!r} does not exist; {known}.{advice}", source.at
+    )

@@ -46,10 +46,12 @@ class QueryLifecycle:
             self._pending.deleted(query_id, at_us)
         elif not drain and not self.has_drained(record):
             self._stop_draining(record, at_us)
+        # one that is replaced goes on until a batch has its successor, if it has not drained
+        is_over_at_once = not drain and record.replaced_by is None
         # without drain a slot that is still held ends it, also where it has drained: a restart may learn of that later
-        if was_ending and self.has_drained(record) and (drain or record.freed_epoch is not None):
+        if was_ending and self.has_drained(record) and (not is_over_at_once or record.freed_epoch is not None):
             self._retire(record, at_us)
-        elif not drain and record.replaced_by is None:  # one that is replaced goes on until a batch has its successor
+        elif is_over_at_once:
             self._retire_undrained(record, at_us)
         return True
 

@@ -181,7 +181,7 @@ def _malformed(streams: Iterable[tuple[str, StreamState]]) -> Iterator[dict[str,
     for _, state in streams:
         if state.malformed and not state.tuples:
             name = state.definition.name
-            detail = f"All {state.malformed} inputs of stream {name} are malformed; {_letters(name)}"
+            detail = f"All {state.malformed} rows of stream {name} are malformed; {_letters(name)}"
             yield _reason("malformed", detail, name)
 
 
@@ -254,8 +254,11 @@ def _not_over(
     else:
         moves = rfc3339(end + state.definition.schema.lateness_us)
         is_generated = state.definition.connector == "generator"
-        also = "will come by itself" if is_generated else f"so does POST /streams/{name}/watermark"
-        detail += f"A row with a time from {moves} on moves it there, and {also}."
+        how = f'POST /streams/{name}/watermark {{"end": true}}'
+        if state.definition.connector == "push":
+            how = f"braid push {name} --end ({how})"
+        also = ", and will come by itself" if is_generated else f"; {how} says that no more rows come"
+        detail += f"A row with a time from {moves} on moves it there{also}."
     return _reason("watermark", f"{detail} {hint}".rstrip(), name, watermark, end)
 
 

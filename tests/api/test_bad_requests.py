@@ -98,7 +98,7 @@ TABLE = [
     sql("DROP STREAM purchases", 422, "POST /sql (braid sql) takes every statement", position=False),
     sql("SELECT 1 FROM purchases", 422, "CREATE STREAM", path="/streams", position=False),
     sql("CREATE STREAM purchases (t TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector='push', format='json')",
-        409, "this name is taken", path="/streams", position=False),
+        409, "a stream has this name", path="/streams", position=False),
     sql("CREATE STREAM s2 (n BIGINT) WITH (connector = 'push', format = 'json')", 422, "LATENESS", "/streams", False),
     sql(S2.replace("n BIGINT", "_n BIGINT"), 422, "_n", "/streams", False),
     sql(S2.replace("n BIGINT", "t INT"), 422, "", "/streams", False),

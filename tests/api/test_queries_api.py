@@ -259,7 +259,7 @@ def test_tables_come_and_go(rest: Rest, tmp_path_factory: pytest.TempPathFactory
     assert created["source"] == {"connector": "file", "format": "csv", "options": {"path": str(path)}}
     assert rest.get("/tables") == {"tables": [created]}
     assert rest.get("/tables/PACKS") == created
-    assert rest.post("/tables", {"sql": sql}, 409)["detail"].endswith("Drop what has it first, or choose another name.")
+    assert rest.post("/tables", {"sql": sql}, 409)["detail"].endswith("Drop it first, or choose another name.")
     key = {"Idempotency-Key": "once"}
     refreshed = rest.read(rest.client.post("/tables/packs/refresh", headers=key), 202)
     assert refreshed == {**created, "refreshing": True}

@@ -50,8 +50,9 @@ def test_a_query_says_what_it_waits_for_until_it_has_rows(rest: Rest) -> None:
         "reason": "watermark",
         "detail": "The watermark of stream purchases is 1970-01-01T00:00:01.000000Z, before"
         " 1970-01-01T00:00:04.000000Z, where the window ends. A row with a time from 1970-01-01T00:00:06.000000Z on"
-        " moves it there, and so does POST /streams/purchases/watermark. Windows before that had no row, or WHERE and"
-        " HAVING let none through.",
+        " moves it there; braid push purchases --end (POST /streams/purchases/watermark"
+        ' {"end": true}) says that no more rows come. Windows before that had no row, or WHERE and HAVING let none'
+        " through.",
         "stream": "purchases",
         "watermark": "1970-01-01T00:00:01.000000Z",
         "window_end": "1970-01-01T00:00:04.000000Z",

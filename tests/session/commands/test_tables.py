@@ -9,8 +9,9 @@ import pytest
 
 from braid.operators.lookup.lookups import Lookup
 from braid.operators.queries import Selection, lookups_of
+from braid.session.commands.query_requests import QueryRequest
 from braid.sources.connectors.static_table import TableDefinition, TableVersion
-from braid.sources.core.errors import NotAllowed, UnknownObject
+from braid.sources.core.errors import Conflict, NotAllowed, UnknownObject
 from tests.session.driver import LOOKUP, SELECTION, TABLE, Driver
 
 QUERY = LOOKUP.format("purchases")
@@ -68,10 +69,16 @@ def test_all_queries_get_the_rows_with_the_next_batch(packs: Driver) -> None:
 
 
 def test_a_table_is_found_beside_a_query_of_its_name_that_is_over(packs: Driver) -> None:
+    packs.session.tables.drop("packs")
     (over,) = packs.run("SELECT user_id FROM purchases", name="packs")
+    with pytest.raises(Conflict, match="a query has this name"):
+        packs.session.tables.create(TABLE.format(packs.write_table(1)))
     packs.session.queries.delete(over, drain=False)
     packs.flush()
     packs.batch()
+    packs.session.tables.create(TABLE.format(packs.write_table(1)))
+    with pytest.raises(Conflict, match="Cannot name a query 'PACKS': a table has this name"):
+        packs.session.queries.create([QueryRequest("SELECT user_id FROM purchases", name="PACKS")])
     for _ in range(2):
         assert rows(packs, *packs.create(QUERY)) == 1
         packs.session.write_snapshot()  # moves the query to the archive

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from braid.engine.data_layout import PLANNED, UNAVAILABLE
@@ -264,6 +264,7 @@ def check_no_gaps(driver: Driver) -> None:
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
+@example([("create", 0, 0), ("wait", 1, 0), ("pause", 0, 0), ("wait", 1, 0), ("batch", 0, 0), ("replace now", 0, 0)])
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder, arbitrary_plans():
         times = {"drain_timeout": 20, "slot_compaction_seconds": 10, "reoptimize_seconds": 1.0}
@@ -480,9 +481,9 @@ def test_a_query_whose_table_cannot_be_kept_is_refused(driver: Driver, monkeypat
 
 def test_a_table_and_a_stream_have_different_names(driver: Driver) -> None:
     driver.session.tables.create(TABLE.format(driver.write_table(1)))
-    with pytest.raises(Conflict, match="Cannot create stream 'PACKS': this name is taken"):
+    with pytest.raises(Conflict, match="Cannot create stream 'PACKS': a table has this name"):
         driver.stream("PACKS")
-    with pytest.raises(Conflict, match="Cannot create table 'purchases': this name is taken"):
+    with pytest.raises(Conflict, match="Cannot create table 'purchases': a stream has this name"):
         driver.session.tables.create(TABLE.format(driver.write_table(1)).replace("packs", "purchases", 1))
     assert driver.session.tables.create(TABLE.format("x").replace("TABLE", "TABLE IF NOT EXISTS", 1))["id"] == "t-1"
 

@@ -46,7 +46,9 @@ def test_inputs_are_streams_and_tables_in_the_order_of_from() -> None:
 
 
 def test_without_tables_a_name_must_be_a_stream() -> None:
-    with pytest.raises(SqlNotAllowed, match="Stream 'packs' does not exist; there are clicks, purchases") as caught:
+    with pytest.raises(
+        SqlNotAllowed, match="Stream, table or query 'packs' does not exist; there are clicks, purchases"
+    ) as caught:
         inputs_of(select_of("SELECT 1 AS one FROM packs"), relations(CATALOG), NO_TABLES)
     assert "tables" not in caught.value.detail
     with pytest.raises(SqlNotAllowed, match="there is none yet; declare it with CREATE STREAM"):

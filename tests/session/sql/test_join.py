@@ -224,7 +224,7 @@ def test_more_than_equality_in_the_on_of_a_left_join_is_asked_of_partners(condit
         ("purchases ~ p ^CROSS JOIN ads ~ a", "CROSS JOIN"),
         ("purchases ~ p ^NATURAL JOIN ads ~ a", "USING"),
         ("purchases ~ p, ads ~ a WHERE p.user_id = a.user_id ^EMIT STREAM", "The rows of a join come once"),
-        ("purchases ~ p JOIN ^nobody ~ a USING (user_id)", "Stream 'nobody' does not exist"),
+        ("purchases ~ p JOIN ^nobody ~ a USING (user_id)", "Stream, table or query 'nobody' does not exist"),
     ],
 )
 def test_refusals_say_what_and_where(marked: str, message: str) -> None:

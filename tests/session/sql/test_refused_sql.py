@@ -94,7 +94,7 @@ REFUSED = [
     # names
     ("SELECT ^prise FROM purchases", 422, "Column 'prise' does not exist; purchases has user_id, gem_pack, price"),
     ("SELECT ^prise FROM purchases", 422, "Did you mean 'price'?"),
-    ("SELECT price FROM ^purchase", 422, "Stream 'purchase' does not exist; there are purchases."),
+    ("SELECT price FROM ^purchase", 422, "Stream, table or query 'purchase' does not exist; there are purchases."),
     ("SELECT ^q.price FROM purchases p", 422, "'q' is not in FROM; the stream is called 'p'"),
     ("SELECT ^p.price.x FROM purchases p", 422, "Only a STRUCT has members"),
     ("SELECT ^q.* FROM purchases p", 422, "'q' is not in FROM"),
@@ -131,7 +131,7 @@ REFUSED = [
     ("SELECT price FROM purchases WHERE time > TIMESTAMP ^'soon'", 422, "A TIMESTAMP must read like"),
     ("SELECT price FROM purchases WHERE ^price", 422, "WHERE must be followed by a condition; got price (DOUBLE)"),
     ("SELECT price FROM purchases WHERE ok ^AND price", 422, "between conditions; got price (DOUBLE)"),
-    ("SELECT name ^+ 1 FROM purchases", 422, "Write || to join texts"),
+    ("SELECT name ^+ 1 FROM purchases", 422, "Write CAST(name AS DOUBLE) for its number, or || to join texts"),
     ("SELECT time ^- time FROM purchases", 422, "Write TIMESTAMPDIFF(SECOND, start, end)"),
     ("SELECT time ^- day FROM purchases", 422, "Write TIMESTAMPDIFF(SECOND, start, end)"),
     ("SELECT price + ^INTERVAL '1' DAY FROM purchases".replace("+ ^", "^+ "), 422, "does not fit price (DOUBLE)"),

@@ -99,10 +99,10 @@ def test_all_tuples_came_before_the_query_began() -> None:
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "CATCHING_UP", "RETIRED", "FINISHED"])
-def test_all_inputs_are_malformed(state: str) -> None:
+def test_all_rows_are_malformed(state: str) -> None:
     answer = why(replace(running(), state=state), purchases={"malformed": 9})
     assert (answer["reason"], answer["stream"]) == ("malformed", "purchases")
-    assert "All 9 inputs" in answer["detail"]
+    assert "All 9 rows" in answer["detail"]
     assert "GET /streams/purchases/dead-letters" in answer["detail"]
     assert "braid streams purchases --dead-letters" in answer["detail"]
 
