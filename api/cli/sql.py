@@ -51,10 +51,11 @@ def print_outcome(statement: str, answer: Any, as_json: bool, in_shell: bool = F
         name = answer.get("dropped", answer.get("id"))
         click.echo(f"dropped {name}" if name else "nothing was there to drop")
     elif "deployment_latency_seconds" in answer:
-        name = answer["id"]
-        typed = (f"\\watch {name}", f"DROP QUERY '{name}'")
-        rows, drop = typed if in_shell else (f"braid results {name} --follow", f"braid drop {name}")
-        click.echo(f"query {name} is {answer['state']}; `{rows}` prints its rows, `{drop}` retires it")
+        query, name = answer["id"], answer.get("name") or answer["id"]
+        shown = query if name == query else f"{query} ({name})"
+        typed = (f"\\watch {query}", f"DROP QUERY '{query}'")
+        rows, drop = typed if in_shell else (f"braid results {query} --follow", f"braid drop {query}")
+        click.echo(f"query {shown} is {answer['state']}; `{rows}` prints its rows, `{drop}` retires it")
     elif words[0] == "show":
         print_list(_SUMMARIES[words[1]](answer[words[1]]), as_json, _NONE[words[1]])
     else:

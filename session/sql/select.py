@@ -120,7 +120,7 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
         raise select.sql.not_allowed(
             f"An aggregate needs a window; write FROM {stream} [RANGE 8 SECONDS] for one result every 8 seconds,"
             " or [RANGE 36500 DAYS] for one over all of a stream that ends"
-            " (files with bounded = 'true', `braid push --end`).",
+            " (files with bounded = 'true', `braid push --end`; start the query at 'earliest' where it has ended).",
             aggregate.at,
         )
     grouping_nodes = select.group_by or (() if select.having is None else (select.having,))
