@@ -55,15 +55,17 @@ class PartitionTasks:
         entries = [block.write(self._storage, end.seq, tuple_links) for block in blocks]
         partition.release_tuples()
         output = [(BLOCK, body) for body in (*sent_blocks, *(orjson.dumps(entry).decode() for entry in entries))]
-        if partition_number == self._first_partition:
+        if partition_number == self._first_partition:  # all work out the same, which their digests show
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         outcome = {
             "partition": partition_number,
             "progress": digest_of(progress),
             "bytes": partition.bytes,
             "failures": partition.failures,
-            "due_us": partition.due_us,
+            "due_us": partition.due_us,  # of the next early row that a delay holds back
+            # up to where the next batch can fire windows that are due already, of streams with too many for this one
             "fire_to": partition.affordable(progress["fired"], progress["watermarks"], end.firing_budget_us),
+            # the oldest batch whose files it still needs
             "oldest": min((n for n in (partition.oldest, state.oldest) if n is not None), default=None),
             "report": partition.work.tell() if is_due(start.planned_us, end.planned_us) else None,
             "path": state.write_manifest(),

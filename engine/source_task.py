@@ -47,7 +47,10 @@ BYTES_AT_ONCE = 1 << 28
 
 
 class SourceTasks:
-    """What a worker process keeps between batches: the plan, open connectors, compiled operators."""
+    """What a worker process keeps between batches: the plan, open connectors, compiled operators.
+
+    ``partitions`` are those of the state, one for each key group, in their order.
+    """
 
     def __init__(self, storage: Storage, plan: PlanLog, partitions: list[int]) -> None:
         self._storage = storage
@@ -137,7 +140,7 @@ class SourceTasks:
         return StreamIntake(stream, end.watermarks.get(stream.id), end.planned_us)
 
     def _pass_over(self, intakes: dict[str, StreamIntake], live: LiveQueries, end: Offset) -> None:
-        """Make dead letters of what the batch cannot be run with; one task does it for all."""
+        """Make dead letters of rows that were found to end each batch that reads them; one task does so for all."""
         for passed_over in end.passed_over:
             stream = live.streams.get(passed_over.stream)
             if stream is not None:

@@ -45,8 +45,8 @@ def parse_create_table(cursor: BraidParser) -> CreateTable:
     for column in columns.declarations:
         if column.lateness is not None:
             raise cursor.not_allowed(
-                "Columns of a static table have no LATENESS and no WATERMARK; remove it, or write CREATE STREAM for rows"
-                " that come.",
+                "Columns of a static table have no LATENESS and no WATERMARK; remove it, or write CREATE STREAM for"
+                " rows that come.",
                 column.lateness_at,
             )
         if column.origin not in ("", "FROM"):
