@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Request, expect
 
 from braid.operators.event_times import ENDED
-from tests.api.rest import ALL, SUMS, Rest, open_rest
+from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
 from tests.page.rows import START, column, select, sums, url
@@ -44,6 +44,20 @@ def test_a_stream_that_cannot_be_read_says_why(rest: Rest, person: Visit) -> Non
     expect(shown).to_contain_text("the broker is away")
     expect(shown.get_by_role("row").filter(has_text="event time")).to_contain_text("TIMESTAMP")
     expect(shown.get_by_role("group", name="Dead letters")).to_contain_text("too late")
+
+
+def test_streams_that_cannot_be_read_come_first_and_others_as_they_were(rest: Rest, person: Visit) -> None:
+    for number in range(11):
+        rest.stream(STREAM.replace("purchases", f"s{number:02}"))
+    page = person.open()
+    links = page.locator("table.streams tbody a")
+    others = ["purchases", *(f"s{number:02}" for number in range(11))]
+    expect(links).to_have_text(others)
+    expect(page.locator("#streams-note")).to_have_text("12 streams")
+    counts = {"tuples": 7, "late": 0, "malformed": 0, "bytes": 70, "offsets": {}, "unread": "the broker is away"}
+    rest.commit(streams={rest.service.session.streams.definition("s09").id: counts})
+    expect(links).to_have_text(["s09", *(name for name in others if name != "s09")])
+    expect(page.get_by_text("the broker is away")).to_be_in_viewport()
 
 
 def test_a_stream_in_use_goes_with_its_queries_if_the_person_agrees(rest: Rest, person: Visit) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.api.rest import ALL, Rest
-from tests.kit.browser import Visit
-from tests.page.rows import select
+from tests.kit.browser import NARROW, Visit, visit
+from tests.page.rows import select, url
 
 
 def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
@@ -52,6 +52,55 @@ def test_a_query_that_was_just_started_is_listed_whatever_the_filters_were(rest:
     expect(names).to_have_text(["second", "first"])
     expect(page.get_by_label("All", exact=True)).to_be_checked()
     expect(page.get_by_label("Filter queries by name and SQL")).to_have_value("")
+
+
+def test_a_query_that_is_opened_by_its_address_is_listed_until_another_filter_is_chosen(
+    rest: Rest, person: Visit
+) -> None:
+    first = rest.query(ALL, name="first")
+    rest.query(ALL, name="second")
+    rest.retire(first["id"])
+    page = person.open(f"#/queries/{first['id']}")
+    links = page.locator("table.queries tbody a")
+    expect(links).to_have_text(["second", "first"])
+    expect(page.get_by_role("radio", name="All")).to_be_checked()
+    expect(page.locator("table.queries tr[data-selected] a")).to_have_text("first")
+    page.get_by_role("radio", name="Running").check()
+    for _ in range(2):  # it stays so when the list is loaded again
+        with page.expect_response("**/queries?*state=RUNNING*"):
+            expect(links).to_have_text(["second"])
+    links.click()
+    expect(page.locator("#shown").get_by_role("heading", name="second")).to_be_visible()
+    expect(page.get_by_role("radio", name="Running")).to_be_checked()
+
+
+def test_how_far_a_query_has_caught_up_fits_its_column(rest: Rest, browser: Browser) -> None:
+    query = rest.query(ALL, name="all purchases")
+
+    def catching_up(route: Route) -> None:
+        changes = {
+            "state": "CATCHING_UP",
+            "rows_out": 123_456,
+            "progress": {"purchases": {"read": 9, "left": 0, "fraction": 1.0}},
+        }
+        route.fulfill(json={"queries": [{**query, **changes}], "cursor": None})
+
+    for size in ((1280, 900), (1010, 800), NARROW):
+        with visit(browser, url(rest), size) as person:
+            person.page.route("**/queries?*", catching_up)
+            page = person.open()
+            state = page.locator("table.queries .state")
+            expect(state).to_have_text("catching up, 100 %")
+            assert edges(page.locator("table.queries .under"))[1] <= edges(state)[0]
+            assert edges(state)[1] <= edges(page.locator("table.queries td.number").first)[0]
+            person.check_fits()
+
+
+def edges(part: Locator) -> tuple[float, float]:
+    """Return where a part of the page begins and ends, from the left."""
+    box = part.bounding_box()
+    assert box is not None
+    return box["x"], box["x"] + box["width"]
 
 
 def names(page: Page) -> list[str]:

@@ -69,6 +69,25 @@ def test_few_groups_over_several_windows_are_lines(rest: Rest, person: Visit) ->
     expect(page.get_by_text("Out of the last 10K rows and all that came since.")).to_be_visible()
 
 
+def test_a_query_that_is_over_says_nothing_of_rows_that_are_not_there(rest: Rest, person: Visit) -> None:
+    query = rest.query(SUMS)
+    for window in range(3):
+        sums(rest, query, window, {1: 10 + window, 2: 20 + window})
+    period = "Windows that end from 2026-09-21 14:13:28 to 2026-09-21 14:13:36."
+    which = "Out of the last 10K rows and all that came since."
+    page = person.open(f"#/queries/{query['id']}")
+    caption = page.locator(".chart .newest")
+    expect(caption).to_have_text(f"{period} {which}")
+    rest.retire(query["id"])
+    expect(caption).to_have_text(period)
+    rows = rest.query(ALL)
+    select(rest, rows, range(3))
+    page = person.open(f"#/queries/{rows['id']}?form=lines")
+    expect(caption).to_have_text(which)
+    rest.retire(rows["id"])
+    expect(caption).to_be_hidden()
+
+
 def test_a_single_window_is_bars_until_there_are_two(rest: Rest, person: Visit) -> None:
     query = rest.query(SUMS)
     sums(rest, query, 0, {1: 10, 2: 30, 3: -20})

@@ -13,7 +13,7 @@ const PAUSE_MS = 400;
 
 /**
  * Return `{node, controls, describe(layout), draw(), stop()}`: a chart of `series` (see series.js), drawn at most a few
- * times a second once the layout of its columns is known; `choice` is how it is looked at, `of` says of which rows.
+ * times a second once the layout of its columns is known; `choice` is how it is looked at, `of()` says of which rows.
  */
 export function chart(series, choice, of) {
   const lines = linesChart(pointed);
@@ -116,7 +116,7 @@ export function chart(series, choice, of) {
     seen.drawn = drawn;
     lines.draw(drawn, layout.end !== null);
     lines.describe(`Chart of ${subject()}; latest: ${listed(drawn)}${restOf(drawn, "; ")}`);
-    say(caption, `${periodOf(drawn)}${of}`);
+    tell(`${periodOf(drawn)}${of()}`.trim());
     showLegend(drawn);
   }
 
@@ -136,9 +136,14 @@ export function chart(series, choice, of) {
     const partial = drawn.some(({ points }) => points.at(-1).partial) ? ", which began before the query did" : "";
     const which = layout.isSession ? "newest sessions" : `window until ${timeOf(newest)}${partial}`;
     set(bars.node, "aria-label", `${subject(present.length)}, ${which}`);
-    say(caption, `${subject(present.length)}: ${which}${restOf(drawn, "; ", present)}.`);
+    tell(`${subject(present.length)}: ${which}${restOf(drawn, "; ", present)}.`);
     const entries = picked().map((name) => ({ name, colour: null, value: null, isGroup: true }));
     groups.draw({ entries, others: othersThan(drawn, present), picked: picked(), words: "" });
+  }
+
+  function tell(text) {
+    say(caption, text);
+    caption.hidden = text === "";
   }
 
   const totalOf = ({ points }) => points.reduce((sum, { y }) => sum + y, 0);

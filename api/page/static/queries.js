@@ -13,7 +13,10 @@ const PAGE = 50;
 const TYPING_MS = 300;
 const GREATEST_FIRST = ["rows", "latency"];
 
-/** Return `{load(sharers), showCounts(numbers), reveal(query), select(id)}`; on another filter or page `changed` is called. */
+/**
+ * Return `{load(sharers), showCounts(numbers), reveal(query), opened(query), select(id)}`; on another filter or page
+ * `changed` is called.
+ */
 export function queriesPanel(changed) {
   let state = "RUNNING";
   let text = "";
@@ -120,13 +123,22 @@ export function queriesPanel(changed) {
     say(byId("page-place"), `Page ${cursors.length}${ids}`);
   }
 
-  /** List queries of all states where a new query would be hidden by the filters. */
+  /** List queries of all states where a query would be hidden by the filters. */
   function reveal(query) {
     if ((!state || state === query.state) && !text) return;
     if (state !== query.state) state = "";
     choices.get(state).firstElementChild.checked = true;
     text = byId("query-text").value = "";
     cursors = [null];
+  }
+
+  /** Mark the query that is shown; one of a state that is not listed is revealed, so call this once for each. */
+  function opened(query) {
+    select(query.id);
+    const isListed = [...body.children].some((node) => node.dataset.key === query.id);
+    if (isListed || !state || state === query.state) return;
+    reveal(query);
+    changed();
   }
 
   function nothing() {
@@ -146,15 +158,12 @@ export function queriesPanel(changed) {
     set(node.querySelector("a"), "aria-current", here ? "true" : null);
   }
 
-  return {
-    load,
-    showCounts,
-    reveal,
-    select(id) {
-      selected = id;
-      for (const node of body.children) mark(node);
-    },
-  };
+  function select(id) {
+    selected = id;
+    for (const node of body.children) mark(node);
+  }
+
+  return { load, showCounts, reveal, opened, select };
 }
 
 function row(query) {

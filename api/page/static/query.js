@@ -16,7 +16,7 @@ const ENDED = ["RETIRED", "FINISHED", "FAILED"];
 
 /**
  * Show a query in `panel`; returns what ends that. `parameters` of the address say how its rows are looked at, `can` tells
- * which calls there are, `edit(sql)` takes its SQL, `known(id)` gets its id, which the address may not have.
+ * which calls there are, `edit(sql)` takes its SQL, `known(query)` gets it once: the address may not have its id.
  */
 export function showQuery(panel, id, parameters, { can, edit, announce, known }) {
   const title = el("h2", { id: "shown-title" }, id);
@@ -67,7 +67,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
       const now = await get(`/queries/${encodeURIComponent(id)}`);
       if (query && query.state !== now.state) announce(`Query ${now.name ?? now.id} is ${now.state}.`);
       if (poll.stopped) return; // something else is shown by now
-      if (!query) known(now.id);
+      if (!query) known(now);
       query = now;
       render();
       if (ENDED.includes(now.state)) poll.stop();
@@ -132,7 +132,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
     ]);
     showAbout();
     rows.waits(query, ended);
-    if (ended) rows.ended();
+    if (ended) rows.ended(query);
   }
 
   // its plan, and all else

@@ -53,7 +53,7 @@ export function shown({ queries, can, edit, announce, emptied }) {
   function show(kind, name, parameters) {
     if (kind === "plan") return showEverything(panel);
     if (kind === "queries" && name)
-      return showQuery(panel, name, parameters, { can, edit, announce, known: queries.select });
+      return showQuery(panel, name, parameters, { can, edit, announce, known: queries.opened });
     if (kind === "streams" && name) return showStream(panel, name, { announce });
     return null;
   }

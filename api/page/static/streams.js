@@ -44,7 +44,7 @@ export function streamsPanel() {
     const rateOf = new Map();
     keyed(
       body,
-      streams,
+      unreadFirst(streams),
       (stream) => stream.id,
       row,
       (node, stream) => {
@@ -67,6 +67,11 @@ export function streamsPanel() {
   }
 
   return { show };
+}
+
+/** Return streams with those first that cannot be read: the list may be longer than what is seen of it. */
+function unreadFirst(streams) {
+  return [...streams].sort((a, b) => Boolean(b.error) - Boolean(a.error));
 }
 
 function row(stream) {

@@ -18,12 +18,12 @@ const TEXTS = {
   end: "The query has ended: no more rows will come.",
 };
 
-/** Return `{node, describe(layout), waits(query), ended(), stop()}`; `onRows` is called when rows have come. */
+/** Return `{node, describe(layout), waits(query), ended(query), stop()}`; `onRows` is called when rows have come. */
 export function watch(id, choice, onRows) {
   const waiting = el("p", { class: "empty" }, "Loading…");
   const table = rowsTable(waiting);
   const series = new Series();
-  const picture = chart(series, choice, `Out of the last ${count(TAIL)} rows and all that came since.`);
+  const picture = chart(series, choice, ofWhich);
   const note = el("p", { class: "note" });
   const hold = el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: toggle }, "Hold");
   const node = el(
@@ -34,6 +34,7 @@ export function watch(id, choice, onRows) {
     ...table.notes,
     table.node,
   );
+  let total = null; // of its rows, once it is over
   let pending = [];
   let timer = null;
   let feed = begin();
@@ -56,6 +57,12 @@ export function watch(id, choice, onRows) {
     picture.draw();
     waiting.hidden = true;
     onRows();
+  }
+
+  /** Say of which rows the chart is; nothing where a query is over and all its rows are there. */
+  function ofWhich() {
+    if (total !== null && total <= TAIL && series.length >= total) return "";
+    return `Out of the last ${count(TAIL)} rows and all that came since.`;
   }
 
   function showState(what) {
@@ -99,8 +106,10 @@ export function watch(id, choice, onRows) {
       if (rows > 0) return lookForRows(rows);
       say(waiting, [ended ? "It has no rows." : "No row yet.", why?.detail].filter(Boolean).join(" "));
     },
-    ended() {
+    ended({ state, rows_out: rows }) {
       hold.hidden = true;
+      if (state !== "FAILED") total = rows;
+      picture.draw();
     },
     stop() {
       feed.stop();
