@@ -118,7 +118,8 @@ def results(braid: Client, query_id: str, after: str | None, limit: int | None, 
         finally:
             if cursor is not None:
                 may_follow = sys.stdout.isatty() and not follow
-                more = "  (windows that are open give their rows later: --follow waits)" if may_follow else ""
+                later = "windows that are open give their rows later: --follow waits, and braid push --end closes them"
+                more = f"  ({later})" if may_follow else ""
                 note(f"cursor: {cursor}" + ("  (the end)" if end else more))
 
 
