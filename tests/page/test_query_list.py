@@ -34,7 +34,7 @@ def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
     page.get_by_label("Retired").check()
     expect(names).to_have_text(["above 7"])
     page.get_by_label("Failed").check()
-    expect(page.get_by_text("No query is FAILED. “All” lists the others.")).to_be_visible()
+    expect(page.get_by_text("No query is FAILED. “All” looks at the others.")).to_be_visible()
     row = page.get_by_role("row").filter(has_text="q-1 ")
     page.get_by_label("All", exact=True).check()
     expect(row.locator("td").last).to_have_text("118", use_inner_text=True)

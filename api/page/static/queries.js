@@ -142,10 +142,11 @@ export function queriesPanel(changed) {
   }
 
   function nothing() {
-    if (text)
-      return `No query ${state ? `that is ${state} ` : ""}has “${text}” in its name or SQL${next ? " on this page" : ""}.`;
+    const others = state && othersAreThere() ? " “All” looks at the others." : "";
+    const where = next ? " on this page" : "";
+    if (text) return `No query ${state ? `that is ${state} ` : ""}has “${text}” in its name or SQL${where}.${others}`;
     if (!state) return "No query yet. Write one in the SQL editor.";
-    return `No query is ${state}.${othersAreThere() ? " “All” lists the others." : ""}`;
+    return `No query is ${state}.${others}`;
   }
 
   function othersAreThere() {
