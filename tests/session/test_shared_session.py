@@ -343,7 +343,10 @@ def test_two_spellings_of_one_name_are_one_name(driver: Driver) -> None:
     with pytest.raises(Conflict):
         driver.session.streams.create(create.format(other))
     assert driver.session.streams.describe(other)["name"] == one
-    (query_id,) = driver.run(f"SELECT k FROM {other}", name=other)
-    assert driver.session.lookup.id_of(other) == driver.session.lookup.id_of(one) == query_id
-    with pytest.raises(Conflict):
-        driver.run(f"SELECT k FROM {one}", name=one)
+    (query_id,) = driver.run(f"SELECT k FROM {other}", name=2 * other)
+    assert driver.session.lookup.id_of(2 * other) == driver.session.lookup.id_of(2 * one) == query_id
+    for taken in (other, 2 * one):
+        with pytest.raises(Conflict, match="has this name"):
+            driver.run(f"SELECT k FROM {one}", name=taken)
+    with pytest.raises(Conflict, match="a query has this name"):
+        driver.session.streams.create(create.format(2 * one))
