@@ -57,7 +57,7 @@ types: setup ## mypy: strict, on all packages
 unit: setup ## the tests that need no running service
 	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
 
-test-more: setup ## what takes a minute a test: executors, Prometheus, pauses and sinks under kills, power cuts, groups and split keys, a backup, secrets; half an hour, or more on a slow machine
+test-more: setup ## what takes a minute a test: executors, Prometheus, pauses and sinks under kills, power cuts, groups and split keys, a backup, secrets; an hour, or more on a slow machine
 	$(call step,pytest of what takes long,$(PY) -m pytest -n 2 --dist loadgroup -m long)
 	$(call step,pytest of what measures,$(PY) -m pytest -m alone tests/bench_driver)
 

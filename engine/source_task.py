@@ -272,7 +272,7 @@ def _chunk_shape(readers: Sequence[_Reader], span: Span) -> tuple[list[str], int
 
 
 def _control(live: LiveQueries, start: Offset, end: Offset, intakes: Mapping[str, StreamIntake]) -> dict[str, Any]:
-    """Return what every partition is told of a task's part in a batch, but for the work that it was."""
+    """Return what a task sends every partition of its part in a batch, but for the work that it was."""
     return {
         "start": start.to_json(),
         "end": end.to_json(),

@@ -175,7 +175,7 @@ def push(
         braid.end_stream(stream)
     pushed.show()
     if end and not as_json:
-        note(f"Stream {stream} has ended: all its windows are final, and it takes no more rows.")
+        note(f"Stream {stream} has ended: its last windows close, and it takes no more rows.")
     if pushed.rejected and not pushed.accepted:
         raise click.exceptions.Exit(1)
 

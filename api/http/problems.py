@@ -73,7 +73,7 @@ def status_document(status: int, detail: str) -> bytes:
 
 def install(app: FastAPI) -> None:
     """Make ``app`` answer every error with a problem document."""
-    app.add_exception_handler(ServiceError, _answer_braid_error)
+    app.add_exception_handler(ServiceError, _answer_service_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_parameters)
     app.add_exception_handler(HTTPException, _answer_routing_error)
     app.add_exception_handler(Exception, _answer_defect)
@@ -101,7 +101,7 @@ class DefectAnswers:
                 raise
 
 
-async def _answer_braid_error(request: Request, error: Exception) -> Response:
+async def _answer_service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     if error.status >= 500 and error.status != HTTPStatus.SERVICE_UNAVAILABLE:
         log.error(

@@ -127,7 +127,7 @@ class Planner:
         begins = begins_of(reached, available)
         skipped = skipped_of(reached, available)
         self._sources.find_cut_off(begins, available, self._state.streams)
-        self._sources.tell_problems(self._state.streams)
+        self._sources.publish_problems(self._state.streams)
         now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
         idle = self._idle(begins, available)
         fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}

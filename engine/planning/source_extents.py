@@ -29,7 +29,7 @@ class SourceExtents:
         self._connectors: dict[str, Connector] = {}
         self._rests = Rests(time.monotonic)
         self._problems: dict[str, str] = {}
-        self._told: dict[str, str] | None = None
+        self._published: dict[str, str] | None = None
 
     @property
     def with_problems(self) -> set[str]:
@@ -47,7 +47,7 @@ class SourceExtents:
             connector = self._connectors[stream.id]
             extents = connector.available(now_us)
             problem = connector.problem
-        except Exception as error:  # whatever a connector does, the other streams go on
+        except Exception as error:
             log.warning("stream %s says nothing of what it has: %r", stream.name, error)
             extents, problem = {}, str(error) or type(error).__name__
             self._rests.begin(stream.id)
@@ -100,9 +100,9 @@ class SourceExtents:
                         " back what it was, or drop the stream and create it again."
                     )
 
-    def tell_problems(self, streams: Container[str]) -> None:
-        """Tell the session why ``streams`` have nothing to read, whenever that changes."""
+    def publish_problems(self, streams: Container[str]) -> None:
+        """Write down for the session why ``streams`` have nothing to read, whenever that changes."""
         problems = {stream: why for stream, why in self._problems.items() if stream in streams}
-        if problems != self._told:
+        if problems != self._published:
             write_unavailable(self._storage, problems)
-            self._told = problems
+            self._published = problems

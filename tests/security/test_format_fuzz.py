@@ -26,10 +26,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def fuzz(name: str, seed: str, first: int, end: int, folder: Path) -> dict[str, int]:
     """Decode mutations in another process, and return what it counted; AssertionError says which one it died of."""
-    told = folder / "number"
-    command = [sys.executable, "-m", "tests.security.fuzz_formats", name, seed, str(first), str(end), str(told)]
+    place = folder / "number"
+    command = [sys.executable, "-m", "tests.security.fuzz_formats", name, seed, str(first), str(end), str(place)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False)
-    form, number = PLACE.unpack(told.read_bytes()) if told.exists() else (b"", -1)
+    form, number = PLACE.unpack(place.read_bytes()) if place.exists() else (b"", -1)
     where = f"{form.rstrip(bytes(1)).decode()}, seed {seed}, mutation {number}"
     assert done.returncode == 0, f"{where}: {done.returncode} {done.stderr[-3000:]}"
     result = orjson.loads(done.stdout)

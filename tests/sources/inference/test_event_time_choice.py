@@ -30,7 +30,7 @@ def column(name: str, *seconds: int | None, time_format: str = "") -> Inferred:
         ([column("day", 1, 2, time_format="yyyy-MM-dd"), column("a", 1, None)], "a"),
     ],
 )
-def test_the_likeliest_column_is_chosen_and_the_others_are_told(columns: list[Inferred], chosen: str) -> None:
+def test_the_likeliest_column_is_chosen_and_the_others_are_named(columns: list[Inferred], chosen: str) -> None:
     found = choose_event_time(columns)
     assert found is not None
     assert found.column.name == chosen
