@@ -26,7 +26,7 @@ _RECORDS_KEPT = 8
 
 
 @dataclass(frozen=True)
-class _Given:
+class _EmittedInBatch:
     """What a query gave in a batch: rows ``[first, first + count)``, in ``parts``."""
 
     slot: int
@@ -59,17 +59,17 @@ class DerivedRows:
         query_id, query = next((each.id, each.query) for each in behind(definition) if each.number == number)
         timed = with_time(query)
         past = self._past(definition, number, start, min(end, FIRST)) if start < FIRST else []
-        for given in (*past, *self._given(query_id, max(start, FIRST), end, is_replay(definition.id))):
-            at, last = max(start, given.first), min(end, given.first + given.count)
+        for emitted in (*past, *self._emitted(query_id, max(start, FIRST), end, is_replay(definition.id))):
+            at, last = max(start, emitted.first), min(end, emitted.first + emitted.count)
             while at < last:
                 count = min(last - at, ROWS_AT_ONCE)
                 rows = self._readers[query.kind].rows(
-                    timed, given.slot, given.active_from, given.parts, at - given.first, count, None
+                    timed, emitted.slot, emitted.active_from, emitted.parts, at - emitted.first, count, None
                 )
-                yield Chunk(as_tuples(rows, definition, timed), (), given.committed_us, rows.nbytes)
+                yield Chunk(as_tuples(rows, definition, timed), (), emitted.committed_us, rows.nbytes)
                 at += count
 
-    def _past(self, definition: StreamDefinition, number: int, start: int, end: int) -> Iterator[_Given]:
+    def _past(self, definition: StreamDefinition, number: int, start: int, end: int) -> Iterator[_EmittedInBatch]:
         """Yield the batches that gave rows ``[start, end)`` before the stream was there; those that are gone are left
         out.
         """
@@ -78,32 +78,32 @@ class DerivedRows:
                 record: Mapping[str, Any] = self._records.get(str(batch.seq), partial(self._log.read, batch.seq))
             except FileNotFoundError:
                 continue
-            yield _given_in_record(record, batch.slot, batch.active_from, batch.first)
+            yield _emitted_in_record(record, batch.slot, batch.active_from, batch.first)
 
-    def _given(self, query_id: str, start: int, end: int, may_lack: bool) -> list[_Given]:
+    def _emitted(self, query_id: str, start: int, end: int, may_lack: bool) -> list[_EmittedInBatch]:
         """Return the batches that gave rows ``[start, end)``, in order, going back from the newest.
 
         A replay does without those that are gone.
         """
-        found: list[_Given] = []
+        found: list[_EmittedInBatch] = []
         seq = self._log.latest()
         while end > start:
-            given = self._given_in(query_id, seq)
-            if given is None and may_lack:
+            emitted = self._emitted_in(query_id, seq)
+            if emitted is None and may_lack:
                 break  # what has passed its retention is no past any more
-            if given is None:
+            if emitted is None:
                 raise NotReady(
                     f"Rows of query {query_id} must be kept until they are read; those before batch {seq + 1} are gone."
                     " Give results a longer retention (setting result_retention_seconds)."
                 )
-            if given.first < end:
-                if given.count:
-                    found.append(given)
-                end = min(end, given.first)
+            if emitted.first < end:
+                if emitted.count:
+                    found.append(emitted)
+                end = min(end, emitted.first)
             seq -= 1
         return found[::-1]
 
-    def _given_in(self, query_id: str, seq: int) -> _Given | None:
+    def _emitted_in(self, query_id: str, seq: int) -> _EmittedInBatch | None:
         """Return what a query gave in a batch; None where the batch is gone, or did not know the query."""
         try:
             record = self._records.get(str(seq), lambda: self._log.read(seq))
@@ -112,16 +112,16 @@ class DerivedRows:
         noted = record.get("derived", {}).get(query_id)
         if noted is None:
             return None
-        return _given_in_record(record, noted["slot"], noted["active_from"], noted["first"])
+        return _emitted_in_record(record, noted["slot"], noted["active_from"], noted["first"])
 
 
-def _given_in_record(
+def _emitted_in_record(
     record: Mapping[str, Any], slot: int | None, active_from: Mapping[str, int | None], first: int
-) -> _Given:
+) -> _EmittedInBatch:
     blocks = [block for block in record["results"] if slot is not None and slot in block["slots"]]
     parts = tuple(BlockPart(block["path"], block["counts"][block["slots"].index(slot)]) for block in blocks)
     count = sum(part.count for part in parts)
-    return _Given(-1 if slot is None else slot, active_from, first, count, parts, record["committed_us"])
+    return _EmittedInBatch(-1 if slot is None else slot, active_from, first, count, parts, record["committed_us"])
 
 
 class DerivedConnector:

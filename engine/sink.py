@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from braid.engine.data_layout import BATCHES, noting_damage, write_activation
 from braid.engine.spark.worker_memory import set_aside
 from braid.engine.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
-from braid.operators.report import united
+from braid.operators.report import merged
 from braid.operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, block_paths
 from braid.sources.core.errors import NotReady
 from braid.sources.core.record_log import RecordLog, file_number
@@ -137,7 +137,7 @@ def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None
     }
     record["operator_busy_us"] = [partition["busy_us"] for partition in partitions]
     if record.get("report") is not None:
-        record["report"]["partitions"] = united(
+        record["report"]["partitions"] = merged(
             partition["report"] for partition in partitions if partition["report"] is not None
         )
         record["report"]["each_partition"] = [

@@ -16,9 +16,9 @@ import pyarrow as pa
 from braid.engine.data_layout import BATCHES
 from braid.engine.derived_reading import DerivedRows
 from braid.engine.plan_log import PlanLog
-from braid.engine.planning.idleness import followed
-from braid.engine.planning.offsets import Given, Offset, Span
-from braid.engine.planning.recent_times import united
+from braid.engine.planning.idleness import active_partners
+from braid.engine.planning.offsets import Offset, QueryProgress, Span
+from braid.engine.planning.recent_times import merged
 from braid.engine.stream_intake import StreamIntake
 from braid.engine.wire import BLOCK, BUCKET, CONTROL, WireRow
 from braid.operators import kernels
@@ -278,9 +278,9 @@ def _control(live: LiveQueries, start: Offset, end: Offset, intakes: Mapping[str
         "end": end.to_json(),
         "lateness": {s.id: None if is_derived(s.id) else s.schema.lateness_us for s in live.streams.values()},
         "derived": _derived(live, end),
-        "follows": {**followed(live, end.idle), **{stream: [origin] for stream, origin in end.joined.items()}},
+        "follows": {**active_partners(live, end.idle), **{stream: [origin] for stream, origin in end.joined.items()}},
         "percentiles": {s.id: p for s in live.streams.values() if (p := s.watermark.percentile) is not None},
-        "event_times": {s: united(intake.event_times) for s, intake in intakes.items() if intake.event_times},
+        "event_times": {s: merged(intake.event_times) for s, intake in intakes.items() if intake.event_times},
         "streams": {intake.stream.id: intake.counts for intake in intakes.values()},
         "unread": {intake.stream.id: intake.unread for intake in intakes.values() if intake.unread is not None},
         "failures": {query: why for intake in intakes.values() for query, why in intake.failures.items()},
@@ -289,17 +289,17 @@ def _control(live: LiveQueries, start: Offset, end: Offset, intakes: Mapping[str
 
 def _derived(live: LiveQueries, end: Offset) -> dict[str, Any]:
     """Return of each query behind a derived stream where its rows of the batch are: slot, and number of the first."""
-    given_by = {each.id for stream in live.streams.values() if is_derived(stream.id) for each in behind(stream)}
-    if not given_by:
+    sources = {each.id for stream in live.streams.values() if is_derived(stream.id) for each in behind(stream)}
+    if not sources:
         return {}
-    running = {query.id: query for query in live.by_slot.values() if query.id in given_by}
+    running = {query.id: query for query in live.by_slot.values() if query.id in sources}
     return {
         query: {
             "slot": running[query].slot if query in running else None,
             "active_from": dict(running[query].active_from) if query in running else {},
-            "first": end.derived.get(query, Given()).rows,
+            "first": end.derived.get(query, QueryProgress()).rows,
         }
-        for query in sorted(given_by)
+        for query in sorted(sources)
     }
 
 

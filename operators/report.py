@@ -76,7 +76,7 @@ class Work:
         return report
 
 
-def united(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def merged(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one report for those of several processes on the same operators."""
     busy: Counter[str] = Counter()
     chunks: dict[str, ChunkWork] = {}

@@ -13,7 +13,7 @@ import orjson
 
 from braid.engine.planning.idleness import raise_idle
 from braid.engine.planning.offsets import Offset, advance_watermark
-from braid.engine.planning.recent_times import Sum, keep_last, percentile_of, united
+from braid.engine.planning.recent_times import Sum, keep_last, merged, percentile_of
 from braid.operators import report
 
 
@@ -102,7 +102,7 @@ def _recent(controls: list[dict[str, Any]], end: Offset, unread: Container[str])
             if stream not in unread:
                 new_sums.setdefault(stream, []).append(times)
     for stream, sums in new_sums.items():
-        recent[stream] = keep_last([*recent.get(stream, []), united(sums)])
+        recent[stream] = keep_last([*recent.get(stream, []), merged(sums)])
     return recent
 
 
@@ -114,4 +114,4 @@ def _report(task_reports: list[dict[str, Any]]) -> dict[str, Any] | None:
     for task_report in task_reports:
         for name, texts in task_report["samples"].items():
             samples.setdefault(name, []).extend(texts)
-    return {"sources": report.united(task_reports), "samples": samples}
+    return {"sources": report.merged(task_reports), "samples": samples}

@@ -1,4 +1,4 @@
-"""Derived streams as the planner sees them: how many rows their queries have given, and up to which watermark.
+"""Derived streams as the planner sees them: how many rows their queries have emitted, and up to which watermark.
 
 A batch reads what the batches before it published. The offset says of each query behind a derived stream how many rows
 it gave before the batch, and the watermark of these; both follow from the offset and the record of the batch before.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from braid.engine.planning.offsets import Given
+from braid.engine.planning.offsets import QueryProgress
 from braid.engine.planning.positions import Positions
 from braid.engine.planning.raised_watermarks import is_above
 from braid.operators.derived import Behind, behind, gives_changes
@@ -20,33 +20,34 @@ from braid.sources.core.replays import is_replay
 from braid.sources.core.schema import StreamDefinition
 
 
-def given_before(
-    streams: Mapping[str, StreamDefinition], former: Mapping[str, Given], record: Mapping[str, Any]
-) -> dict[str, Given]:
-    """Return what the queries behind derived streams have given in all batches up to that of a ``record``.
+def emitted_before(
+    streams: Mapping[str, StreamDefinition], former: Mapping[str, QueryProgress], record: Mapping[str, Any]
+) -> dict[str, QueryProgress]:
+    """Return what the queries behind derived streams have emitted in all batches up to that of a ``record``.
 
-    ``former`` is what they had given before that batch.
+    ``former`` is what they had emitted before that batch.
     """
-    given: dict[str, Given] = {}
+    emitted: dict[str, QueryProgress] = {}
     in_record = record.get("derived", {})
     counts = _counts_by_slot(record) if in_record else {}
     for each in _all_behind(streams.values()):
-        before = former.get(each.id, Given())
+        before = former.get(each.id, QueryProgress())
         noted = in_record.get(each.id)
         if noted is None or noted["slot"] is None:
-            given[each.id] = before
+            emitted[each.id] = before
         else:
-            given[each.id] = Given(noted["first"] + counts.get(noted["slot"], 0), _watermark_of(each.query, record))
-    return given
+            rows = noted["first"] + counts.get(noted["slot"], 0)
+            emitted[each.id] = QueryProgress(rows, _watermark_of(each.query, record))
+    return emitted
 
 
 def first_clocks(
     streams: Mapping[str, StreamDefinition], record: Mapping[str, Any], is_new: Callable[[str], bool]
 ) -> dict[str, int]:
-    """Return the clocks of derived streams that no batch has had: all rows that were given are before, and what windows
-    give later is after.
+    """Return the clocks of derived streams that no batch has had: all rows that were emitted are before, and what
+    windows give later is after.
 
-    A query that ``is_new``, by its id, has given nothing.
+    A query that ``is_new``, by its id, has emitted nothing.
     """
     clocks: dict[str, int] = {}
     for stream in streams.values():
@@ -59,8 +60,8 @@ def first_clocks(
 
 
 def _reached(query: Query, record: Mapping[str, Any]) -> int | None:
-    """Return the greatest event time of the rows that a query has given so far (µs), or one up to which all are given;
-    where rows come before their windows are final, that is the end of the last window that has tuples.
+    """Return the greatest event time of the rows that a query has emitted so far (µs), or one up to which all are
+    emitted; where rows come before their windows are final, that is the end of the last window that has tuples.
     """
     read = [us for stream in query.streams if (us := record["clocks"].get(stream)) is not None]
     if query.window is None:
@@ -90,11 +91,11 @@ def _watermark_of(query: Query, record: Mapping[str, Any]) -> int | None:
     return None if None in watermarks else min(watermarks)
 
 
-def extents_of(stream: StreamDefinition, given: Mapping[str, Given], reached: Positions) -> dict[str, Extent]:
+def extents_of(stream: StreamDefinition, emitted: Mapping[str, QueryProgress], reached: Positions) -> dict[str, Extent]:
     """Return what can be read of a derived stream; one that no batch has had begins with what comes next."""
     places = reached.get(stream.id, {})
     return {
-        str(each.number): Extent(FIRST if str(each.number) in places else given[each.id].rows, given[each.id].rows)
+        str(each.number): Extent(FIRST if str(each.number) in places else emitted[each.id].rows, emitted[each.id].rows)
         for each in behind(stream)
     }
 
@@ -113,7 +114,7 @@ def still_there(reached: Positions, streams: Mapping[str, StreamDefinition]) -> 
 
 def raised_by_rows(
     streams: Mapping[str, StreamDefinition],
-    given: Mapping[str, Given],
+    emitted: Mapping[str, QueryProgress],
     ends: Positions,
     record: Mapping[str, Any],
     has_slot: Callable[[str], bool],
@@ -127,9 +128,9 @@ def raised_by_rows(
         if not is_derived(stream_id) or is_replay(stream_id):
             continue
         queries = behind(streams[stream_id])
-        if any(places[str(each.number)] < given[each.id].rows for each in queries):
+        if any(places[str(each.number)] < emitted[each.id].rows for each in queries):
             continue
-        reached = [given[each.id].watermark for each in queries if each.successor is None or has_slot(each.id)]
+        reached = [emitted[each.id].watermark for each in queries if each.successor is None or has_slot(each.id)]
         watermarks = [us for us in reached if us is not None]
         if len(watermarks) == len(reached):
             watermark = min(watermarks)

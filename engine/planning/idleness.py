@@ -38,7 +38,7 @@ class Idleness:
         )
 
 
-def followed(live: LiveQueries, idle: Collection[str]) -> dict[str, list[str]]:
+def active_partners(live: LiveQueries, idle: Collection[str]) -> dict[str, list[str]]:
     """Return, for each idle stream that joins wait for, the streams that these join it with and that are not idle."""
     active_streams: dict[str, set[str]] = {}
     if idle:

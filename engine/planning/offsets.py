@@ -18,8 +18,8 @@ from braid.sources.core.derived import FIRST
 from braid.sources.core.errors import CorruptData
 
 
-class Given(NamedTuple):
-    """What a query behind a derived stream has given: rows up to which number, and their watermark (µs), if any."""
+class QueryProgress(NamedTuple):
+    """How far a query behind a derived stream is: up to which number of a row, and which watermark (µs), if any."""
 
     rows: int = FIRST
     watermark: int | None = None
@@ -54,7 +54,7 @@ class Offset:
     ``joined`` are the replays that begin where their origin begins, by their ids, each with that of its origin: from
     then on they get what that reads. ``raised`` are watermarks to which this batch raises those of streams: set from
     outside, or of streams that have ended, or of rows that queries gave. ``derived`` says of each query behind a
-    derived stream what it had given before the batch (:mod:`braid.engine.planning.derived_rows`).
+    derived stream what it had emitted before the batch (:mod:`braid.engine.planning.derived_rows`).
     """
 
     seq: int = 0
@@ -76,7 +76,7 @@ class Offset:
     passed_over: Sequence[PassedOver] = ()
     joined: Mapping[str, str] = field(default_factory=dict)
     raised: Mapping[str, int] = field(default_factory=dict)
-    derived: Mapping[str, Given] = field(default_factory=dict)
+    derived: Mapping[str, QueryProgress] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs, with its checksum."""
@@ -100,7 +100,7 @@ class Offset:
             "passed_over": [list(passed_over) for passed_over in self.passed_over],
             "joined": dict(self.joined),
             "raised": dict(self.raised),
-            "derived": {query: list(given) for query, given in self.derived.items()},
+            "derived": {query: list(emitted) for query, emitted in self.derived.items()},
         }
         return {**value, "crc": _checksum(value)}
 
@@ -121,7 +121,7 @@ class Offset:
                 "idle": tuple(value["idle"]),
                 "firing_budget_us": math.inf if budget_us is None else budget_us,
                 "passed_over": tuple(PassedOver(*values) for values in value["passed_over"]),
-                "derived": {query: Given(*values) for query, values in value.get("derived", {}).items()},
+                "derived": {query: QueryProgress(*values) for query, values in value.get("derived", {}).items()},
             }
         )
 

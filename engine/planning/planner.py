@@ -25,16 +25,16 @@ from braid.engine.past_rows import past_of
 from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
 from braid.engine.planning.batch_start import BatchStart
 from braid.engine.planning.derived_rows import (
+    emitted_before,
     extents_of,
     first_clocks,
-    given_before,
     is_awaited,
     raised_by_rows,
     still_there,
 )
 from braid.engine.planning.fair_shares import fair_shares
 from braid.engine.planning.idleness import Idleness
-from braid.engine.planning.offsets import Given, Offset
+from braid.engine.planning.offsets import Offset, QueryProgress
 from braid.engine.planning.positions import (
     Positions,
     begins_of,
@@ -121,9 +121,9 @@ class Planner:
         reached = still_there(
             {stream: counts["offsets"] for stream, counts in record["streams"].items()}, self._state.streams
         )
-        given = given_before(self._state.streams, start.derived, record)
+        emitted = emitted_before(self._state.streams, start.derived, record)
         begun = first_clocks(self._state.streams, record, lambda query: self._created.get(query, 0) > start.epoch)
-        available = self._all_available(reached, given, now_us)
+        available = self._all_available(reached, emitted, now_us)
         begins = begins_of(reached, available)
         skipped = skipped_of(reached, available)
         self._sources.find_cut_off(begins, available, self._state.streams)
@@ -139,7 +139,7 @@ class Planner:
         if now_us - start.planned_us >= ADVANCE_US:
             raised |= advanced(self._state.streams, start.idle, self._start.ends, record, now_us)
         streams = self._bounded(begins, available, fire_to, joined, now_us)
-        derived = raised_by_rows(self._state.streams, given, streams, record, self._start.ends.__contains__)
+        derived = raised_by_rows(self._state.streams, emitted, streams, record, self._start.ends.__contains__)
         raised |= derived
         own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
         tuples = tuples_between(begins, own)
@@ -183,7 +183,7 @@ class Planner:
             failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},
             joined=joined,
             raised=raised,
-            derived=given,
+            derived=emitted,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
@@ -227,7 +227,7 @@ class Planner:
         self._sources.learn(record["streams"])
 
     def _all_available(
-        self, reached: Positions, given: Mapping[str, Given], now_us: int
+        self, reached: Positions, emitted: Mapping[str, QueryProgress], now_us: int
     ) -> dict[str, Mapping[str, Extent]]:
         """Return what is available of each stream that is read, nothing where that is to wait.
 
@@ -236,7 +236,7 @@ class Planner:
         """
         streams, read = self._state.streams, self._start.ends.streams
         extents = {
-            stream: extents_of(streams[stream], given, reached)
+            stream: extents_of(streams[stream], emitted, reached)
             if is_derived(stream)
             else self._sources.available(streams[stream], now_us)
             for stream in streams

@@ -38,7 +38,7 @@ def sum_up(times: Times, tuples: Times | None = None, points: int = MAX_POINTS) 
     return {"us": times.tolist(), "tuples": counts.tolist()}
 
 
-def united(sums: Iterable[Sum]) -> Sum:
+def merged(sums: Iterable[Sum]) -> Sum:
     """Bring together what several tasks, or chunks, sum up."""
     return sum_up(*_points(list(sums)))
 

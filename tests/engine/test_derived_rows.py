@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from braid.engine.planning.derived_rows import (
+    emitted_before,
     extents_of,
     first_clocks,
-    given_before,
     is_awaited,
     raised_by_rows,
     still_there,
 )
-from braid.engine.planning.offsets import Given, Offset
+from braid.engine.planning.offsets import Offset, QueryProgress
 from braid.operators.derived import Behind, behind, derived_stream, with_successor
 from braid.operators.event_times import ENDED
 from braid.operators.queries import Query
@@ -50,53 +50,55 @@ def record(slot: int | None, first: int = FIRST, count: int = 3, **rest: Any) ->
 @pytest.mark.parametrize(("query", "watermark"), [(WINDOWED, 16 * SECOND), (SELECTED, 20 * SECOND)])
 def test_rows_of_a_batch_are_counted_and_have_the_watermark_of_their_query(query: Query, watermark: int) -> None:
     streams = {"s-1": CATALOG["purchases"], "q-1": derived(q_1=query)}
-    assert given_before(streams, {}, record(4, FIRST + 5)) == {"q-1": Given(FIRST + 9, watermark)}
-    assert given_before({"s-1": CATALOG["purchases"]}, {}, record(4)) == {}
+    assert emitted_before(streams, {}, record(4, FIRST + 5)) == {"q-1": QueryProgress(FIRST + 9, watermark)}
+    assert emitted_before({"s-1": CATALOG["purchases"]}, {}, record(4)) == {}
 
 
 def test_a_query_without_a_slot_gives_nothing_and_keeps_its_watermark() -> None:
     streams = {"q-1": derived(q_1=WINDOWED)}
-    before = {"q-1": Given(FIRST + 2, 8 * SECOND)}
-    assert given_before(streams, before, record(None)) == before
-    assert given_before(streams, {}, {**record(4), "derived": {}}) == {"q-1": Given()}
+    before = {"q-1": QueryProgress(FIRST + 2, 8 * SECOND)}
+    assert emitted_before(streams, before, record(None)) == before
+    assert emitted_before(streams, {}, {**record(4), "derived": {}}) == {"q-1": QueryProgress()}
     unknown = record(4, fired={"s-1": None})
-    assert given_before(streams, {}, unknown) == {"q-1": Given(FIRST + 4, None)}
+    assert emitted_before(streams, {}, unknown) == {"q-1": QueryProgress(FIRST + 4, None)}
 
 
 def test_a_stream_that_is_new_begins_with_what_comes_next() -> None:
-    stream, given = derived(q_1=WINDOWED, q_2=WINDOWED), {"q-1": Given(FIRST + 9), "q-2": Given()}
+    stream, emitted = derived(q_1=WINDOWED, q_2=WINDOWED), {"q-1": QueryProgress(FIRST + 9), "q-2": QueryProgress()}
     new = {"0": Extent(FIRST + 9, FIRST + 9), "1": Extent(FIRST, FIRST)}
-    assert extents_of(stream, given, {}) == new
+    assert extents_of(stream, emitted, {}) == new
     reached = {stream.id: {"0": FIRST + 3, "1": FIRST}}
-    assert extents_of(stream, given, reached) == {"0": Extent(FIRST, FIRST + 9), "1": Extent(FIRST, FIRST)}
+    assert extents_of(stream, emitted, reached) == {"0": Extent(FIRST, FIRST + 9), "1": Extent(FIRST, FIRST)}
 
 
 def test_the_watermark_rises_with_the_batch_that_reads_all_rows_before_it() -> None:
     stream = derived(q_1=WINDOWED, q_2=SELECTED)
-    streams, given = {stream.id: stream}, {"q-1": Given(FIRST + 9, 16), "q-2": Given(FIRST + 1, 12)}
+    streams, emitted = {stream.id: stream}, {"q-1": QueryProgress(FIRST + 9, 16), "q-2": QueryProgress(FIRST + 1, 12)}
     all_read = {stream.id: {"0": FIRST + 9, "1": FIRST + 1}, "s-1": {"0": 3}}
-    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}, has_slot) == {stream.id: 12}
-    assert raised_by_rows(streams, given, all_read, {"watermarks": {stream.id: 12}}, has_slot) == {}
+    assert raised_by_rows(streams, emitted, all_read, {"watermarks": {}}, has_slot) == {stream.id: 12}
+    assert raised_by_rows(streams, emitted, all_read, {"watermarks": {stream.id: 12}}, has_slot) == {}
     part = {stream.id: {"0": FIRST + 8, "1": FIRST + 1}}
-    assert raised_by_rows(streams, given, part, {"watermarks": {}}, has_slot) == {}
-    assert raised_by_rows(streams, {**given, "q-2": Given(FIRST + 1)}, all_read, {"watermarks": {}}, has_slot) == {}
-    ended = {"q-1": Given(FIRST + 9, ENDED), "q-2": Given(FIRST + 1, ENDED)}
+    assert raised_by_rows(streams, emitted, part, {"watermarks": {}}, has_slot) == {}
+    unknown = {**emitted, "q-2": QueryProgress(FIRST + 1)}
+    assert raised_by_rows(streams, unknown, all_read, {"watermarks": {}}, has_slot) == {}
+    ended = {"q-1": QueryProgress(FIRST + 9, ENDED), "q-2": QueryProgress(FIRST + 1, ENDED)}
     assert raised_by_rows(streams, ended, all_read, {"watermarks": {}}, has_slot) == {stream.id: ENDED}
 
 
 def test_a_query_that_was_replaced_is_waited_for_while_it_has_a_slot() -> None:
     stream = with_successor(derived(q_1=WINDOWED), "q-1", Behind("q-5", WINDOWED), lambda _: True)
-    streams, given = {stream.id: stream}, {"q-1": Given(FIRST + 9, 12), "q-5": Given(FIRST + 1, 16)}
-    assert extents_of(stream, given, {"q-1": {"0": FIRST + 3}}) == {
+    streams, emitted = {stream.id: stream}, {"q-1": QueryProgress(FIRST + 9, 12), "q-5": QueryProgress(FIRST + 1, 16)}
+    assert extents_of(stream, emitted, {"q-1": {"0": FIRST + 3}}) == {
         "0": Extent(FIRST, FIRST + 9),
         "1": Extent(FIRST + 1, FIRST + 1),
     }
     all_read = {"q-1": {"0": FIRST + 9, "1": FIRST + 1}}
-    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}, has_slot) == {"q-1": 12}
-    assert raised_by_rows(streams, given, all_read, {"watermarks": {}}, lambda query: query == "q-5") == {"q-1": 16}
+    assert raised_by_rows(streams, emitted, all_read, {"watermarks": {}}, has_slot) == {"q-1": 12}
+    assert raised_by_rows(streams, emitted, all_read, {"watermarks": {}}, lambda query: query == "q-5") == {"q-1": 16}
     part = {"q-1": {"0": FIRST + 8, "1": FIRST + 1}}
-    assert raised_by_rows(streams, given, part, {"watermarks": {}}, lambda query: query == "q-5") == {}, "rows are left"
-    unborn = {**given, "q-5": Given()}
+    rows_are_left = raised_by_rows(streams, emitted, part, {"watermarks": {}}, lambda query: query == "q-5")
+    assert rows_are_left == {}
+    unborn = {**emitted, "q-5": QueryProgress()}
     assert raised_by_rows(streams, unborn, {"q-1": {"0": FIRST + 9, "1": FIRST}}, {"watermarks": {}}, has_slot) == {}
 
 
@@ -120,7 +122,7 @@ def test_a_risen_watermark_is_waited_for_by_windows_over_it_and_over_what_is_sel
 
 
 def test_an_offset_has_what_queries_gave() -> None:
-    offset = Offset(seq=3, derived={"q-1": Given(FIRST + 9, 16), "q-2": Given()})
+    offset = Offset(seq=3, derived={"q-1": QueryProgress(FIRST + 9, 16), "q-2": QueryProgress()})
     assert Offset.from_json(offset.to_json()) == offset
 
 

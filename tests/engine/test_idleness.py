@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.engine.planning.idleness import Idleness, followed, raise_idle
+from braid.engine.planning.idleness import Idleness, active_partners, raise_idle
 from braid.engine.planning.offsets import Offset
 from braid.operators.live_queries import LiveQueries
 from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
@@ -82,12 +82,12 @@ def test_a_new_stream_has_its_timeout_from_when_it_is_known() -> None:
 def test_an_idle_stream_follows_those_that_joins_wait_for_with_it(
     queries: list[str], idle: str, expected: dict[str, list[str]]
 ) -> None:
-    assert followed(live(*queries), tuple(idle)) == expected
+    assert active_partners(live(*queries), tuple(idle)) == expected
 
 
 def test_a_stream_that_is_joined_with_itself_follows_nobody() -> None:
     sql = "SELECT x.v FROM a [RANGE 10 SECONDS] AS x, a [RANGE 10 SECONDS] AS y WHERE x.k = y.k"
-    assert followed(live(sql), ("a",)) == {}
+    assert active_partners(live(sql), ("a",)) == {}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ TIMES = st.dictionaries(st.sampled_from("abcd"), st.one_of(st.none(), st.integer
 def test_only_idle_streams_move_and_no_join_gets_ahead_of_one_that_is_not(
     watermarks: Mapping[str, int | None], idle: set[str], joined: list[list[str]]
 ) -> None:
-    risen = raise_idle(watermarks, followed(live(*(join(*names) for names in joined)), idle))
+    risen = raise_idle(watermarks, active_partners(live(*(join(*names) for names in joined)), idle))
     for name in "abcd":
         before, after = watermarks.get(name), risen.get(name)
         assert name in idle or before == after

@@ -19,9 +19,9 @@ from braid.engine.planning.recent_times import (
     MAX_POINTS,
     POINTS_OF_CHUNK,
     keep_last,
+    merged,
     percentile_of,
     sum_up,
-    united,
 )
 from braid.sources.core.watermark_options import SECOND, WatermarkOptions
 from tests.operators.job_in_process import Job
@@ -51,9 +51,9 @@ def test_few_times_give_the_exact_percentile_however_they_are_dealt_out(
     expected = nearest_rank(all_times, percentile)
     sums = [sum_up(numbers(*chunk)) for chunk in chunks]
     assert percentile_of(sums, percentile) == expected
-    assert percentile_of([united(sums)], percentile) == expected
+    assert percentile_of([merged(sums)], percentile) == expected
     shuffled = rng.sample(sums, len(sums))
-    assert united(shuffled) == united(sums)
+    assert merged(shuffled) == merged(sums)
 
 
 @pytest.mark.parametrize(("percentile", "expected"), [(100, 10), (99.5, 10), (90, 9), (90.1, 10), (50, 5), (0.1, 1)])
@@ -73,7 +73,7 @@ def test_many_times_are_summed_up_evenly() -> None:
     assert len(whole["us"]) == MAX_POINTS
     assert sum(whole["tuples"]) == len(times)
     chunks = [sum_up(chunk, points=POINTS_OF_CHUNK) for chunk in np.array_split(times, 8)]
-    parts = united([united(chunks[:3]), united(chunks[3:])])
+    parts = merged([merged(chunks[:3]), merged(chunks[3:])])
     assert sum(parts["tuples"]) == len(times)
     for percentile in (1, 50, 95, 99.5, 100):
         rank = percentile / 100 * len(times)

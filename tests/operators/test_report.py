@@ -14,8 +14,8 @@ from braid.operators.report import (
     Work,
     draw_sample,
     is_due,
+    merged,
     read_sample,
-    united,
 )
 
 
@@ -40,7 +40,7 @@ def test_work_is_told_once_and_added_up() -> None:
     assert set(told[0]["busy_us"]) == {"a", "b", "c"}
     assert told[0]["chunks"] == {"a": [100, 2, 5]}
     assert one.tell() == {"busy_us": {}, "chunks": {}}
-    together = united(told)
+    together = merged(told)
     assert together["chunks"] == {"a": [100, 2, 7]}
     assert together["busy_us"]["a"] == sum(each["busy_us"]["a"] for each in told) >= 30
 
