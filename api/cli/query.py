@@ -117,10 +117,10 @@ def results(braid: Client, query_id: str, after: str | None, limit: int | None, 
             leave_interrupted_line()
         finally:
             if cursor is not None:
-                may_follow = sys.stdout.isatty() and not follow
-                later = "windows that are open give their rows later: --follow waits, and braid push --end closes them"
-                more = f"  ({later})" if may_follow else ""
-                note(f"cursor: {cursor}" + ("  (the end)" if end else more))
+                note(f"cursor: {cursor}" + ("  (the end)" if end else ""))
+                open_window = described.get("open_window")
+                if open_window is not None and sys.stdout.isatty() and not (follow or end):
+                    note(f"More rows come with --follow. {open_window['detail']}")
 
 
 def _pages_so_far(braid: Client, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:

@@ -113,6 +113,7 @@ QUERY: Json = {
     "subquery": False,
     "error": None,
     "waiting_for": None,
+    "open_window": None,
     "labels": {},
     "ttl_seconds": None,
     "delivery": None,

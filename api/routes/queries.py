@@ -175,7 +175,7 @@ def list_queries(
 async def get_query(id: IdOrName, caller: ReaderDep) -> Response:
     """Look at one query; also when it is RETIRED, until its retention has passed.
 
-    `waiting_for` says why it has no row yet.
+    `waiting_for` says why it has no row yet, `open_window` for what the rows of the next window wait.
     """
     query = caller.query_in_memory(id) or await run_in_threadpool(caller.query, id)
     return Response(orjson.dumps(query), media_type="application/json")

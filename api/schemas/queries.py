@@ -69,6 +69,15 @@ class WaitingFor(TypedDict):
     window_end: datetime | None
 
 
+class OpenWindow(TypedDict):
+    """The first window whose rows are still to come."""
+
+    detail: Annotated[str, Field(description="What it waits for in words, and what would help")]
+    stream: Annotated[str, Field(description="The stream whose watermark has to pass it")]
+    watermark: datetime
+    window_end: datetime
+
+
 class Progress(TypedDict):
     """How far a query that catches up has read the past of a stream."""
 
@@ -141,6 +150,7 @@ class Query(TypedDict):
     subquery: Annotated[bool, Field(description="It stands for a subquery of others")]
     error: Annotated[str | None, Field(description="Why it FAILED")]
     waiting_for: Annotated[WaitingFor | None, Field(description="Why there is no row yet; null once there is one")]
+    open_window: Annotated[OpenWindow | None, Field(description="The next window, once there are rows of others")]
     labels: Labels
     ttl_seconds: float | None
     delivery: Delivery | None

@@ -23,7 +23,7 @@ from braid.session.state.applied_epoch import SlotChange
 from braid.session.state.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord, full_name
 from braid.session.state.query_table import number_of
 from braid.session.state.session_state import SessionState
-from braid.session.state.waiting import waiting_for
+from braid.session.state.waiting import open_window, waiting_for
 from braid.session.upkeep.deliveries import SinkDeliveries
 from braid.sources.core.errors import Gone, MalformedRequest, UnknownObject
 from braid.sources.core.names import did_you_mean
@@ -181,7 +181,11 @@ class QueryLookup:
         progress = describe_progress(record, catalog, self._state.queries)
         behind = self._state.queries.behind
         read = [each for stream in record.query.streams for each in behind(stream) if each is not None]
-        return {**record.describe(), "progress": progress, "waiting_for": waiting_for(record, catalog, progress, read)}
+        return record.describe() | {
+            "progress": progress,
+            "waiting_for": waiting_for(record, catalog, progress, read),
+            "open_window": open_window(record, catalog),
+        }
 
     def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(query["sink"], dict):

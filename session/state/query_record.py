@@ -287,6 +287,7 @@ class QueryRecord:
             "subquery": self.is_subquery,
             "error": self.error,
             "waiting_for": None,
+            "open_window": None,
             "labels": dict(self.labels),
             "ttl_seconds": self.ttl_seconds,
             "delivery": None,

@@ -1,4 +1,5 @@
-"""Why a query that has no row yet has none, by its record and by how far its streams are.
+"""Why a query that has no row yet has none, and when the next window of one with rows ends, by its record and by how
+far its streams are.
 
 Nothing of it is kept. What cannot be distinguished any more, since only sums are kept of what streams took in, is said
 as both.
@@ -14,7 +15,7 @@ from braid.operators.event_times import ENDED
 from braid.operators.windows import SessionWindow, Window, sliding
 from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
-from braid.session.state.query_record import CATCHING_UP, QueryRecord
+from braid.session.state.query_record import CATCHING_UP, RUNNING, QueryRecord
 from braid.session.state.times import rfc3339
 from braid.sources.core.derived import is_derived
 from braid.sources.core.replays import origin_of
@@ -65,10 +66,36 @@ def waiting_for(
     unheard = next(_unheard(record, streams), None)
     if unheard is not None:
         return unheard
+    window = _final_window(record)
+    return _filtered(record) if window is None else _of_windows(record, window, [state for _, state in streams])
+
+
+def open_window(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
+    """Return ``{"detail", "stream", "watermark", "window_end"}`` of the first window that is still open.
+
+    It is of a query that runs and has rows; None where its rows wait for no watermark, or its streams have ended.
+    """
+    window = _final_window(record)
+    if not record.rows_out or record.state != RUNNING or window is None:
+        return None
+    streams = [state for stream in record.stream_names if (state := catalog.by_id(stream)) is not None]
+    last = min(_waited_for(streams), key=_reached, default=None)
+    if last is None or last.watermark is None or last.watermark == ENDED:
+        return None
+    fixed = sliding(window)
+    end = window.last_end(last.clock or last.watermark) if fixed is None else _end_after(fixed, last.watermark)
+    if end <= last.watermark:
+        return None  # no session is open
+    which = "the last session" if fixed is None else "the next window"
+    waiting = _not_over(last, last.watermark, end, which=which)
+    del waiting["reason"]
+    return waiting
+
+
+def _final_window(record: QueryRecord) -> Window | SessionWindow | None:
+    """Return the window of a query whose rows come when the watermark has passed it."""
     window, emit = record.query.window, record.query.emit
-    if window is None or emit.delay_us is not None or not emit.after_watermark:
-        return _filtered(record)
-    return _of_windows(record, window, [state for _, state in streams])
+    return None if window is None or emit.delay_us is not None or not emit.after_watermark else window
 
 
 def _so_far(name: str, progress: Mapping[str, Any]) -> str:
@@ -212,8 +239,8 @@ def _filtered(record: QueryRecord) -> dict[str, Any]:
 
 def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: list[StreamState]) -> dict[str, Any]:
     """Return why no window has given a row: it is not over, or nothing in it is let through."""
-    waited_for = [state for state in streams if not state.is_idle] or streams
-    last = min(waited_for, key=lambda state: -(2**63) if state.watermark is None else state.watermark)
+    waited_for = _waited_for(streams)
+    last = min(waited_for, key=_reached)
     reached = last.watermark
     if reached is None:
         return _nothing_came(last, None)
@@ -242,6 +269,15 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
         f" {rfc3339(reached)}."
     )
     return _reason("filtered", detail, last.definition.name, reached, next_end)
+
+
+def _waited_for(streams: list[StreamState]) -> list[StreamState]:
+    """Return the streams whose watermarks have to pass a window."""
+    return [state for state in streams if not state.is_idle] or streams
+
+
+def _reached(state: StreamState) -> int:
+    return -(2**63) if state.watermark is None else state.watermark
 
 
 def _not_over(

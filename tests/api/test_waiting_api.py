@@ -1,4 +1,4 @@
-"""`waiting_for` over REST: where it is shown, and that it goes once there are rows."""
+"""`waiting_for` and `open_window` over REST: where they are shown, and that one goes once there are rows."""
 
 from __future__ import annotations
 
@@ -59,6 +59,26 @@ def test_a_query_says_what_it_waits_for_until_it_has_rows(rest: Rest) -> None:
     }
     rest.read(rest.client.post(f"/queries/{query['id']}/pause"), 202)
     assert reason(rest, query["id"]) == "paused"
+
+
+def test_a_query_with_rows_says_which_window_is_open(rest: Rest) -> None:
+    query = rest.query(SUMS)
+    stream = rest.service.session.streams.definition("purchases").id
+    assert rest.get(f"/queries/{query['id']}")["open_window"] is None
+    block = {"path": "results/none.arrow", "kind": "aggregation", "slots": [query["slot"]], "counts": [1]}
+    times = {"clocks": {stream: 9 * SECOND}, "watermarks": {stream: 7 * SECOND}}
+    rest.commit(results=[{**block, "latest_event_us": [7 * SECOND]}], **times)
+    shown = rest.get(f"/queries/{query['id']}")
+    assert shown["waiting_for"] is None
+    detail = shown["open_window"].pop("detail")
+    assert detail.startswith(
+        "The watermark of stream purchases is 1970-01-01T00:00:07.000000Z, before 1970-01-01T00:00:08"
+    )
+    assert shown["open_window"] == {
+        "stream": "purchases",
+        "watermark": "1970-01-01T00:00:07.000000Z",
+        "window_end": "1970-01-01T00:00:08.000000Z",
+    }
 
 
 def test_what_came_before_a_query_is_counted(rest: Rest) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pyarrow as pa
 from playwright.sync_api import Browser, Route, expect
 
-from tests.api.rest import ALL, Rest, tuple_at
+from tests.api.rest import ALL, SUMS, Rest, tuple_at
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
-from tests.page.rows import START, column, select, url
+from tests.page.rows import START, block, column, select, url
+from tests.router.batches import SECOND
 
 COLUMNS = ["user_id", "pack", "price", "amount", "note", "day", "gift", "time"]
 
@@ -98,6 +100,21 @@ def test_a_query_without_a_row_says_why(rest: Rest, person: Visit) -> None:
     expect(waiting).to_have_text("No row yet. No row of stream purchases has been read yet.")
     select(rest, query, range(1))
     expect(waiting).to_be_hidden()
+
+
+def test_a_query_without_a_new_row_says_for_what_the_next_window_waits(rest: Rest, person: Visit) -> None:
+    query = rest.query(SUMS)
+    stream = rest.service.session.streams.definition("purchases").id
+    times = {"clocks": {stream: (START + 9) * SECOND}, "watermarks": {stream: (START + 8) * SECOND}}
+    person.page.clock.install()
+    page = person.open(f"#/queries/{query['id']}")
+    groups = {"key0": pa.array([1], pa.int32())}
+    rest.commit(results=[block(rest, query, 0, groups, [5])], **times)
+    expect(page.locator("table.rows tbody tr")).to_have_count(1)
+    hint = page.get_by_text("before 2026-09-21T14:13:32.000000Z, where the next window ends.")
+    expect(hint).to_be_hidden()
+    page.clock.fast_forward(20_000)
+    expect(hint).to_be_visible()
 
 
 def test_rows_that_are_on_their_way_are_loading_and_rows_that_are_gone_are_told(rest: Rest, person: Visit) -> None:

@@ -161,6 +161,7 @@ def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver:
         "sink": "log",
         "subquery": False,
         "error": None,
+        "open_window": None,
         "labels": {"team": "a"},
         "ttl_seconds": 60,
         "delivery": None,

@@ -132,6 +132,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
     ]);
     showAbout();
     rows.waits(query, ended);
+    rows.awaits(query);
     if (ended) rows.ended(query);
   }
 

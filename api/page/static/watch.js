@@ -11,6 +11,7 @@ import { Series } from "./series.js";
 const TAIL = 10_000;
 const MAX_ROWS_PER_SECOND = 3000;
 const RENDER_MS = 300;
+const QUIET_MS = 10_000;
 const TEXTS = {
   open: "Live, times in UTC.",
   away: "The connection is lost; trying again.",
@@ -18,13 +19,14 @@ const TEXTS = {
   end: "The query has ended: no more rows will come.",
 };
 
-/** Return `{node, describe(layout), waits(query), ended(query), stop()}`; `onRows` is called when rows have come. */
+/** Return `{node, describe(layout), waits(query), awaits(query), ended(query), stop()}`; `onRows` is called when rows have come. */
 export function watch(id, choice, onRows) {
   const waiting = el("p", { class: "empty" }, "Loading…");
   const table = rowsTable(waiting);
   const series = new Series();
   const picture = chart(series, choice, ofWhich);
   const note = el("p", { class: "note" });
+  const later = el("p", { class: "note newest", hidden: true });
   const hold = el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: toggle }, "Hold");
   const node = el(
     "div",
@@ -32,6 +34,7 @@ export function watch(id, choice, onRows) {
     el("div", { class: "controls" }, picture.controls, note, hold),
     picture.node,
     ...table.notes,
+    later,
     table.node,
   );
   let total = null; // of its rows, once it is over
@@ -105,6 +108,11 @@ export function watch(id, choice, onRows) {
       if (waiting.hidden || note.dataset.kind === "failed") return;
       if (rows > 0) return lookForRows(rows);
       say(waiting, [ended ? "It has no rows." : "No row yet.", why?.detail].filter(Boolean).join(" "));
+    },
+    /** Say for what the rows of the next window wait, where none has come for a while. */
+    awaits({ open_window: open, last_result_at: last }) {
+      later.hidden = !open || !last || Date.now() - Date.parse(last) < QUIET_MS;
+      if (!later.hidden) say(later, open.detail);
     },
     ended({ state, rows_out: rows }) {
       hold.hidden = true;

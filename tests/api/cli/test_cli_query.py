@@ -328,6 +328,18 @@ def test_a_terminal_shows_how_much_of_the_past_is_read_until_rows_come(service: 
     assert b"catching up" not in rest[rest.index(b"user_id") :]
 
 
+def test_a_terminal_says_for_what_the_rows_of_the_next_window_wait(service: Playback, start: Start) -> None:
+    query = service.add_query({"sql": SQL})
+    query["open_window"] = {"detail": "The watermark is before the end of the next window."}
+    service.emit("q-1", {"n": 1})
+    with terminal(200) as (master_fd, terminal_fd):
+        process = start("results", "q-1", stdout=terminal_fd, stderr=terminal_fd)
+        shown = b"cursor: 1\r\nMore rows come with --follow. The watermark is before the end of the next window.\r\n"
+        read_until(master_fd, shown)
+        assert ended(process)[0] == 0
+    assert ended(start("results", "q-1"))[2] == "cursor: 1\n"
+
+
 def test_a_pipe_gets_no_colour_codes(service: Playback, start: Start) -> None:
     service.play(problem(422, "Unknown column", "no", position={"line": 1, "column": 8}))
     assert "\x1b" not in ended(start("query", SQL))[2]

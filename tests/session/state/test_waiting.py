@@ -1,4 +1,4 @@
-"""Why a query without rows has none, by its record and its streams."""
+"""Why a query without rows has none, and when the next window of one with rows ends, by its record and its streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from braid.operators.windows import Emit, SessionWindow, Window
 from braid.session.state.catalog import Catalog
 from braid.session.state.catalog_entries import StreamState
 from braid.session.state.query_record import RUNNING, STATES, QueryRecord
-from braid.session.state.waiting import REASONS, waiting_for
+from braid.session.state.waiting import REASONS, open_window, waiting_for
 from braid.sources.core.replays import replay_of
 from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from tests.session.queries import aggregation, selection
@@ -247,3 +247,51 @@ def test_a_join_waits_for_its_last_stream() -> None:
     assert why(running(join(), since=1), purchases={**came, "fired": 498}, ads=idle)["reason"] == "filtered"
     nothing = why(running(join()), purchases={"is_idle": True}, ads={"is_idle": True})
     assert nothing["reason"] == "no_tuple"
+
+
+@pytest.mark.parametrize(
+    ("window", "clock", "watermark", "end", "which"),
+    [
+        (MINUTE, 50, 48, "00:01:00", "the next window"),
+        (MINUTE, 61, 60, "00:02:00", "the next window"),
+        (Window(30 * SECOND, 10 * SECOND, 3 * SECOND), 50, 46, "00:00:53", "the next window"),
+        (SessionWindow(30 * SECOND), 50, 48, "00:01:20", "the last session"),
+    ],
+)
+def test_a_query_with_rows_says_when_the_next_window_ends(
+    window: Window | SessionWindow, clock: int, watermark: int, end: str, which: str
+) -> None:
+    found = catalog(purchases={"clock": clock, "watermark": watermark})
+    shown = open_window(running(aggregation(window=window), rows_out=1), found)
+    assert shown is not None
+    assert (shown["stream"], shown["window_end"]) == ("purchases", f"1970-01-01T{end}.000000Z")
+    assert f", where {which} ends. A row with a time from " in shown["detail"]
+    assert "braid push purchases --end" in shown["detail"]
+
+
+def test_the_slowest_stream_that_is_not_idle_holds_the_window_of_a_join() -> None:
+    query = running(join(), rows_out=1)
+    states = {"purchases": {"clock": 90, "watermark": 88}, "ads": {"clock": 50, "watermark": 48}}
+    shown = open_window(query, catalog(**states))
+    assert shown is not None
+    assert (shown["stream"], shown["window_end"]) == ("ads", "1970-01-01T00:01:00.000000Z")
+    shown = open_window(query, catalog(**{**states, "ads": {**states["ads"], "is_idle": True}}))
+    assert shown is not None
+    assert (shown["stream"], shown["window_end"]) == ("purchases", "1970-01-01T00:02:00.000000Z")
+
+
+def test_no_window_is_open_where_rows_wait_for_none() -> None:
+    windowed, read = aggregation(window=MINUTE), {"clock": 50, "watermark": 48}
+    for query, state in (
+        (running(selection(), rows_out=1), read),
+        (running(windowed), read),  # `waiting_for` says it
+        (replace(running(windowed, rows_out=1), state="PAUSED"), read),
+        (running(replace(windowed, emit=Emit(delay_us=SECOND)), rows_out=1), read),
+        (running(windowed, rows_out=1), {}),
+        (running(aggregation(window=SessionWindow(30 * SECOND)), rows_out=1), {"clock": 50, "watermark": 90}),
+    ):
+        assert open_window(query, catalog(purchases=state)) is None
+    found = Catalog()
+    definition = StreamDefinition("s-1", "purchases", SCHEMA, "push", "json")
+    found.add(StreamState(definition, clock=50 * SECOND, watermark=ENDED))
+    assert open_window(running(windowed, rows_out=1), found) is None
