@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,8 @@ from braid.client import MEDIA_TYPES, BraidError, Client, Unreachable
 
 # a body this big is well below what a service accepts, and big enough to be fast
 _CHUNK_BYTES = 1 << 20
-_ERRORS_SHOWN = 20
+_MAX_ERRORS_SHOWN = 20
+_MAX_ERRORS_ALIKE = 3
 _SUFFIXES = {".csv": "csv", ".json": "json", ".arrow": "arrow", ".ndjson": "ndjson", ".jsonl": "ndjson"}
 _SUFFIXES |= {".feather": "arrow", ".parquet": "arrow"}
 
@@ -38,7 +40,7 @@ class Pushed:
     ahead: int = 0
     repeated: int = 0
     pieces: int = 0
-    error_count: int = 0
+    shown: Counter[str] = field(default_factory=Counter)
     errors: list[Any] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -65,18 +67,15 @@ class Pushed:
         if missing and self.rejected and not (self.accepted or self.as_json or self._names_are_shown):
             self._show_names(missing)  # why all of the rows are rejected
         for error in answer.get("errors") or []:
-            self.error_count += 1
             if self.as_json:
                 self.errors.append(error if file is None else {"file": file, **error})
-            elif self.error_count <= _ERRORS_SHOWN:
-                detail = _PLACE.sub("", cell_text(error.get("detail")))
+                continue
+            detail = _PLACE.sub("", cell_text(error.get("detail")))
+            if self.shown[detail] < _MAX_ERRORS_ALIKE and self.shown.total() < _MAX_ERRORS_SHOWN:
+                self.shown[detail] += 1
                 place = "row" if form == "csv" else "line"  # rows are counted without the line of names
                 named = "" if file is None else f"{file}: "
                 click.echo(f"{named}{place} {error.get('line')}: {detail}", err=True)
-            elif self.error_count == _ERRORS_SHOWN + 1:
-                click.echo(
-                    f"… others are only counted; `braid streams {self.stream} --dead-letters` has them.", err=True
-                )
 
     def show(self) -> None:
         """Print the totals."""
@@ -92,6 +91,8 @@ class Pushed:
             }
             print_json([totals | {name: value for name, value in optional.items() if value}])
             return
+        if hidden := self.rejected - self.shown.total():
+            note(f"… and {hidden} more; `braid streams {self.stream} --dead-letters` lists what was rejected.")
         click.echo(f"accepted {self.accepted}, rejected {self.rejected}")
         if self.repeated:
             which = "They" if self.repeated == self.accepted else f"{self.repeated} of the accepted rows"
