@@ -35,7 +35,7 @@ QUERIES = {
     "sums": "SELECT device, SUM(volts) AS total FROM taps [RANGE 10 SECONDS] GROUP BY device",
     "pairs": "SELECT t.device, t.volts, k.volts AS knock FROM taps [RANGE 10 SECONDS] AS t"
     " JOIN knocks [RANGE 10 SECONDS] AS k ON t.device = k.device",
-    "places": "SELECT t.volts, p.place FROM taps AS t JOIN places AS p ON t.device = p.device",
+    "placed": "SELECT t.volts, p.place FROM taps AS t JOIN places AS p ON t.device = p.device",
     "all": "SELECT device, volts FROM taps",
 }
 ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_PARTITIONS": "2", "BRAID_MASTER": "local[2]"}
