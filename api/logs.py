@@ -1,8 +1,10 @@
 """Logs: one line an event on standard error, one JSON object a line unless a person reads them in a terminal.
 
-A message is a fixed text; what varies stands in fields: ``query_id``, ``query_ids``, ``stream``, ``epoch``, … ::
+A message of the service is a fixed text; what varies stands in fields: ``query_id``, ``stream``, ``epoch``, … ::
 
-    log.info("query created", extra={"fields": {"query_id": "q-1"}})
+    log.info("listening", extra={"fields": {"url": "http://127.0.0.1:8080"}})
+
+The job's log has whole sentences beside those of Spark, and no fields.
 """
 
 from __future__ import annotations

@@ -298,25 +298,25 @@ def _announce(supervisor: JobSupervisor, url: str, data_dir: str, stopped: threa
 
 
 def _trim(service: Service, stopped: threading.Event) -> None:
-    def trim_results() -> None:
+    def results() -> None:
         trimmed = service.retention.trim(time.time_ns() // 1000, service.session.needed_seq)
         if trimmed.held_back:
             service.session.write_snapshot()
         if trimmed.batches:
             log.info("old results removed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
 
-    def trim_pushes() -> None:
+    def pushes() -> None:
         service.pushes.trim(service.session.streams.ids())
 
-    def trim_plans() -> None:
+    def plans() -> None:
         trim_plan_log(service.storage, service.session.snapshot_epoch)
 
     while not stopped.wait(TRIM_SECONDS):
-        for trim in (trim_results, trim_pushes, trim_plans):  # one that a full disk stops must not keep it full
+        for trim in (results, pushes, plans):  # one that a full disk stops must not keep it full
             try:
                 trim()
             except Exception:  # the service goes on; the next round tries again
-                log.exception("removing old results failed")
+                log.exception("removing what is needed no more failed", extra={"fields": {"what": trim.__name__}})
 
 
 def _url(host: str, port: int) -> str:

@@ -125,7 +125,7 @@ class Job:
                 if self._stopping.wait(ISOLATION_POLL_SECONDS):
                     search.kill()
         if search.returncode and not self._stopping.is_set():
-            print(f"Nothing was found that the batch cannot be run with: exit status {search.returncode}.", flush=True)
+            print(f"Looking for what the batch cannot be run with failed: exit status {search.returncode}.", flush=True)
         sweep_unpublished(self._storage)
 
     def _follow(self, query: StreamingQuery) -> None:

@@ -219,7 +219,7 @@ class SharedSession:
             self._problem = None
         except Exception as error:  # the service must stay up to say what is wrong
             if self._problem is None:
-                log.exception("the session cannot go on; it tries again every %g s", RETRY_SECONDS)
+                log.exception("the session cannot go on", extra={"fields": {"retry_seconds": RETRY_SECONDS}})
             self._problem = str(error) or type(error).__name__
         return STEP_SECONDS if self._problem is None else RETRY_SECONDS
 
@@ -342,7 +342,9 @@ class SharedSession:
                 continue
             if change.split is not None:
                 self._reoptimization.note(change)
-            log.info("plan changed", extra={"fields": change.to_json()})
+            fields = change.to_json()
+            del fields["measured_us_per_tuple"]["after"]  # nothing has run by the new plan yet
+            log.info("the plan of an operator changed", extra={"fields": {"epoch": self.epoch, **fields}})
 
     def past_rows(self, results: ResultReader) -> PastRows:
         """Return what finds the rows that queries gave before others read them; ``results`` reads them."""

@@ -255,14 +255,19 @@ def main(arguments: Sequence[str]) -> int:
     run = RunApart(storage, start, orjson.loads(partitions), int(memory_bytes), float(seconds), int(join_row_limit))
     found = isolate(end, queries, run)
     if found is None:
-        print(f"Batch {seq} runs in a process of its own.", flush=True)
+        print(f"Batch {seq} could be run apart from the job: no query and no row is at fault.", flush=True)
         return 0
     rewrite_offset(storage, seq, found)
     for query, reason in found.failed.items():
         if query not in end.failed:
             print(f"Batch {seq} is run without query {query}: {reason}", flush=True)
     for passed_over in found.passed_over[len(end.passed_over) :]:
-        print(f"Batch {seq} is run without some input: {passed_over}", flush=True)
+        stream, partition, first, stop, reason = passed_over
+        print(
+            f"Batch {seq} is run without what stream {stream} has in partition {partition} from offset {first} up to"
+            f" {stop}: {reason}",
+            flush=True,
+        )
     return 0
 
 

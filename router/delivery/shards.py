@@ -77,7 +77,8 @@ def _lock(path: Path, stopping: threading.Event) -> Iterator[None]:
             except OSError:
                 if not has_warned:
                     log.warning(
-                        "waiting for another deliverer of the same shard", extra={"fields": {"lock": path.name}}
+                        "waiting for another deliverer that has a part of this shard",
+                        extra={"fields": {"lock_file": str(path)}},
                     )
                     has_warned = True
                 stopping.wait(LOCK_SECONDS)

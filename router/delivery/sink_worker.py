@@ -110,7 +110,9 @@ class SinkWorker:
                 if delivery is not None:
                     self._make(delivery)
             except Exception:  # a mistake of ours must not end all deliveries
-                log.exception("a sink worker failed")
+                log.exception(
+                    "delivering failed for a reason of the service", extra={"fields": {"worker": self._thread.name}}
+                )
                 with self._changed:
                     self._changed.wait(BROKEN_REST_SECONDS)
         self._close()
@@ -157,7 +159,9 @@ class SinkWorker:
     def _note_failure(self, delivery: Delivery, problem: Exception) -> None:
         log.warning(
             "delivery failed",
-            extra={"fields": {"query_id": delivery.query.id, "error": str(problem)}},
+            extra={
+                "fields": {"query_id": delivery.query.id, "sink": delivery.query.sink.connector, "error": str(problem)}
+            },
             exc_info=None if isinstance(problem, SinkDown) else problem,
         )
         oldest = None

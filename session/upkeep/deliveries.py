@@ -93,7 +93,7 @@ class SinkDeliveries:
             self._is_behind = False
         except OSError:
             if not self._is_behind:
-                log.exception("queries cannot be written for deliverers; the service tries again soon")
+                log.exception("writing the delivery log failed; it is tried again")
             self._is_behind = True
 
     def _changes(self, slots: Iterable[SlotChange], state: SessionState) -> DeliveryChanges:

@@ -157,7 +157,7 @@ class Supervisor:
                 pause = self._first_pause
             log.error(
                 f"{self._name} died",
-                extra={"fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
+                extra={"fields": {"exit": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
             )
             if not self._may_start_again():
                 return

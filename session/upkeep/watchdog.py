@@ -98,7 +98,7 @@ class Watchdog:
         if self._supervisor.stall is None:
             self.stalls += 1
             self._worked, self._share = self._silent - seconds, None
-            fields = {"seconds": round(self._silent), "processes": [m.pid for m in members], "batch": sign[2] + 1}
+            fields = {"silent_seconds": round(self._silent), "pids": [m.pid for m in members], "batch": sign[2] + 1}
             if sign[2]:
                 log.error("the job makes no progress", extra={"fields": fields})
             else:  # compiling and loading are part of it
@@ -112,7 +112,7 @@ class Watchdog:
         self._use.append(sum(self._used.values()))
         self._worked += seconds * self._share_of([member.pid for member in members])
         if _are_some_stopped(members):
-            self._end("processes of it are stopped")
+            self._end("processes of it are suspended (SIGSTOP)")
         elif self._works_here and len(self._use) * seconds > WATCHED_SECONDS and self._is_still(seconds):
             self._end("its processes do nothing")
         elif self._worked >= self._limit():
