@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from braid.session.commands.writer import Started, Wake
+from braid.session.commands.writer import Submission, Wake
 
 POLL_SECONDS = 1.0
 
@@ -64,7 +64,7 @@ class BatchNotifier:
             await asyncio.wait_for(self._event.wait(), seconds)
 
 
-async def durable_answer(begin: Callable[[Wake], Started], reads_files: bool = False) -> list[dict[str, Any]]:
+async def durable_answer(begin: Callable[[Wake], Submission], reads_files: bool = False) -> list[dict[str, Any]]:
     """Begin a command, and return its answer once it is durable and applied; one that ``reads_files`` on a thread."""
     loop = asyncio.get_running_loop()
     on_disk: asyncio.Future[None] = loop.create_future()
@@ -76,7 +76,7 @@ async def durable_answer(begin: Callable[[Wake], Started], reads_files: bool = F
     begun = await run_in_threadpool(begin, wake) if reads_files else begin(wake)
     if begun.command is not None:
         await on_disk
-    return await run_in_threadpool(begun.finished) if reads_files else begun.finished()
+    return await run_in_threadpool(begun.result) if reads_files else begun.result()
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

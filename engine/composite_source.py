@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from braid.engine.data_layout import WARM_UP_BATCHES, noting_damage
 from braid.engine.planning.offsets import Offset
-from braid.engine.spark.worker_memory import set_aside
+from braid.engine.spark.worker_memory import freeze_garbage
 from braid.engine.wire import WIRE_SCHEMA, to_batch
 from braid.sources.core.storage import Storage
 
@@ -100,7 +100,7 @@ class CompositeReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run one source task."""
-        set_aside()
+        freeze_garbage()
         start, end, task, tasks = partition.value
         # Spark starts processes that only look this class up or plan: what computes takes a second to import
         from braid.engine.plan_log import shared_plan

@@ -10,10 +10,10 @@ from typing import Any
 from braid.engine.data_layout import BATCHES
 from braid.engine.past_rows import read_past
 from braid.operators.block_files import BlockFiles, BlockPart
-from braid.operators.derived import as_tuples, behind, with_time
+from braid.operators.derived import as_tuples, queries_behind, with_time
 from braid.operators.kinds import KINDS
 from braid.sources.connectors.connector import Chunk, Extent
-from braid.sources.core.derived import FIRST
+from braid.sources.core.derived import FIRST_ROW
 from braid.sources.core.errors import NotReady
 from braid.sources.core.least_recently_used import LeastRecentlyUsed
 from braid.sources.core.record_log import RecordLog
@@ -56,10 +56,10 @@ class DerivedRows:
 
         NotReady where some are gone.
         """
-        query_id, query = next((each.id, each.query) for each in behind(definition) if each.number == number)
+        query_id, query = next((each.id, each.query) for each in queries_behind(definition) if each.number == number)
         timed = with_time(query)
-        past = self._past(definition, number, start, min(end, FIRST)) if start < FIRST else []
-        for emitted in (*past, *self._emitted(query_id, max(start, FIRST), end, is_replay(definition.id))):
+        past = self._past(definition, number, start, min(end, FIRST_ROW)) if start < FIRST_ROW else []
+        for emitted in (*past, *self._emitted(query_id, max(start, FIRST_ROW), end, is_replay(definition.id))):
             at, last = max(start, emitted.first), min(end, emitted.first + emitted.count)
             while at < last:
                 count = min(last - at, ROWS_AT_ONCE)

@@ -13,9 +13,9 @@ from braid.engine.partition_files import PartitionFiles
 from braid.engine.plan_log import PlanLog
 from braid.engine.planning.batch_progress import digest_of, progress_of
 from braid.engine.planning.offsets import Offset
-from braid.engine.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
+from braid.engine.wire import BLOCK, BUCKET, CONTROL, OUTCOME, PROGRESS
 from braid.operators.partition import Partition
-from braid.operators.report import is_due
+from braid.operators.report import is_report_due
 from braid.operators.state.partition_state import Payload
 from braid.sources.core.storage import Storage
 
@@ -67,11 +67,11 @@ class PartitionTasks:
             "fire_to": partition.affordable(progress["fired"], progress["watermarks"], end.firing_budget_us),
             # the oldest batch whose files it still needs
             "oldest": min((n for n in (partition.oldest, state.oldest) if n is not None), default=None),
-            "report": partition.work.tell() if is_due(start.planned_us, end.planned_us) else None,
+            "report": partition.work.tell() if is_report_due(start.planned_us, end.planned_us) else None,
             "path": state.write_manifest(),
             "busy_us": int((time.perf_counter() - began) * 1e6),
         }
-        output.append((STATE, orjson.dumps(outcome).decode()))
+        output.append((OUTCOME, orjson.dumps(outcome).decode()))
         return output
 
 

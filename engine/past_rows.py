@@ -3,7 +3,7 @@
 A replay of a derived stream reads rows of batches that knew nothing of it. The session finds out which these are, once
 the first batch that has the stream is over, and writes them down for the planner and the tasks: of each query behind
 the stream the batches with rows of it, in order, the slot that it had there, and how many rows there are. The last of
-them has the number before :data:`braid.sources.core.derived.FIRST`. Queries that were replaced before have no past.
+them has the number before :data:`braid.sources.core.derived.FIRST_ROW`. Queries that were replaced before have no past.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from braid.sources.core.derived import FIRST
+from braid.sources.core.derived import FIRST_ROW
 from braid.sources.core.storage import Storage
 
 FOLDER = "past"
@@ -62,7 +62,7 @@ def past_of(storage: Storage, stream_id: str, reached: Mapping[str, int]) -> dic
     if not has_past(storage, stream_id):
         return None
     past = _read(storage.uri, stream_id)
-    return {number: reached.get(number, FIRST) if each is None else each[1][0] for number, each in past.items()}
+    return {number: reached.get(number, FIRST_ROW) if each is None else each[1][0] for number, each in past.items()}
 
 
 def read_past(storage: Storage, stream_id: str, partition: int, start: int, end: int) -> Iterator[PastBatch]:
@@ -89,5 +89,5 @@ def _read(uri: str, stream_id: str) -> dict[str, tuple[dict[str, Any], list[int]
             read[number] = None
             continue
         counts = [count for _, _, count in partition["batches"]]
-        read[number] = partition, list(accumulate(counts, initial=FIRST - sum(counts)))
+        read[number] = partition, list(accumulate(counts, initial=FIRST_ROW - sum(counts)))
     return read

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from braid.engine.data_layout import BATCHES, noting_damage, write_activation
-from braid.engine.spark.worker_memory import set_aside
-from braid.engine.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
+from braid.engine.spark.worker_memory import freeze_garbage
+from braid.engine.wire import BLOCK, OUTCOME, PROGRESS, WIRE_SCHEMA
 from braid.operators.report import merged
 from braid.operators.state.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, block_paths
 from braid.sources.core.errors import NotReady
@@ -55,7 +55,7 @@ class RouterSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, ARG002
         """Return the writer; Spark asks once a batch, in a process that does nothing else."""
-        set_aside()
+        freeze_garbage()
         return RouterWriter(
             self.options["uri"],
             orjson.loads(self.options["partitions"]),
@@ -75,7 +75,7 @@ class RouterWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Run the partition that the rows of this task are for; what it returns goes to ``commit``."""
-        set_aside()
+        freeze_garbage()
         # Spark starts processes that only look this class up or commit: what computes takes a second to import
         from braid.engine.partition_task import PartitionTasks
         from braid.engine.plan_log import shared_plan
@@ -88,7 +88,7 @@ class RouterWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish the batch; Spark counts from 0."""
-        set_aside()
+        freeze_garbage()
         rows = [row for message in messages if isinstance(message, StagedRows) for row in message.rows]
         storage = Storage(self._uri)
         if self._flush_batches:
@@ -110,7 +110,7 @@ def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None
         return
     decoded = [(kind, orjson.loads(body)) for kind, body in rows]
     record: dict[str, Any] = next(body for kind, body in decoded if kind == PROGRESS)
-    partitions = sorted((body for kind, body in decoded if kind == STATE), key=lambda body: body["partition"])
+    partitions = sorted((body for kind, body in decoded if kind == OUTCOME), key=lambda body: body["partition"])
     if len({partition["progress"] for partition in partitions}) > 1:
         raise NotReady(f"All partitions must have seen the same batch {seq}, and did not; it runs again.")
     write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])

@@ -22,11 +22,11 @@ from braid.engine.planning.recent_times import merged
 from braid.engine.stream_intake import StreamIntake
 from braid.engine.wire import BLOCK, BUCKET, CONTROL, WireRow
 from braid.operators import kernels
-from braid.operators.derived import behind
+from braid.operators.derived import queries_behind
 from braid.operators.live_queries import LiveQueries
 from braid.operators.lookup.lookup_join import IndexedTables, LookupFailed
 from braid.operators.operator import ChunkOutput
-from braid.operators.report import Work, draw_sample, is_due
+from braid.operators.report import Work, draw_sample, is_report_due
 from braid.operators.state.batch_combiner import BatchCombiner
 from braid.operators.state.bucket_store import DEAD_LETTERS, StoredTuples, put_block, put_bucket
 from braid.operators.state.query_runs import Partials
@@ -76,7 +76,7 @@ class SourceTasks:
         self._forget_dropped(live)
         intakes: dict[str, StreamIntake] = {}
         combiners: dict[str, BatchCombiner] = {}
-        samples = _Samples(end.seq) if is_due(start.planned_us, end.planned_us) else None
+        samples = _Samples(end.seq) if is_report_due(start.planned_us, end.planned_us) else None
         for intake, span in self._spans(live, end, task, tasks):
             if samples is not None:
                 samples.next_span()
@@ -272,7 +272,7 @@ def _chunk_shape(readers: Sequence[_Reader], span: Span) -> tuple[list[str], int
 
 
 def _control(live: LiveQueries, start: Offset, end: Offset, intakes: Mapping[str, StreamIntake]) -> dict[str, Any]:
-    """Return what a task sends every partition of its part in a batch, but for the work that it was."""
+    """Return what a task sends every partition: the offsets, and what it read; its report is added later."""
     return {
         "start": start.to_json(),
         "end": end.to_json(),
@@ -289,7 +289,7 @@ def _control(live: LiveQueries, start: Offset, end: Offset, intakes: Mapping[str
 
 def _derived(live: LiveQueries, end: Offset) -> dict[str, Any]:
     """Return of each query behind a derived stream where its rows of the batch are: slot, and number of the first."""
-    sources = {each.id for stream in live.streams.values() if is_derived(stream.id) for each in behind(stream)}
+    sources = {each.id for stream in live.streams.values() if is_derived(stream.id) for each in queries_behind(stream)}
     if not sources:
         return {}
     running = {query.id: query for query in live.by_slot.values() if query.id in sources}
@@ -324,7 +324,7 @@ class _Samples:
 
 
 def _read_again(readers: Sequence[_Reader]) -> set[str]:
-    """Return the columns that replays need to be admitted what their origin, the first reader, admitted.
+    """Return the columns by which replays decide which tuples are late, that their origin, the first reader, admitted.
 
     That is the event time, and all columns where tuples may be late for them alone.
     """

@@ -27,7 +27,7 @@ CONTROL = "control"
 BUCKET = "bucket"
 BLOCK = "block"
 PROGRESS = "progress"
-STATE = "state"
+OUTCOME = "outcome"
 
 _ARROW = pa.schema([("partition", pa.int32()), ("kind", pa.string()), ("body", pa.string()), ("payload", pa.binary())])
 

@@ -32,7 +32,7 @@ _BOUND = "#"
 _FOR_EVER = WatermarkOptions(max_future_us=None)
 
 
-class Behind(NamedTuple):
+class QueryBehind(NamedTuple):
     """A query whose rows a derived stream has, in the partition ``number``; ``successor`` has taken its place."""
 
     id: str
@@ -41,7 +41,7 @@ class Behind(NamedTuple):
     successor: str | None = None
 
 
-def derived_stream(stream_id: str, name: str, behind: Sequence[Behind]) -> StreamDefinition:
+def derived_stream(stream_id: str, name: str, behind: Sequence[QueryBehind]) -> StreamDefinition:
     """Return the definition of the stream that has the rows of some queries, with the columns of the first one."""
     query = behind[0].query
     fields = [Field(column_name(output.name), output.expression.type) for output in query.outputs]
@@ -59,14 +59,14 @@ def derived_stream(stream_id: str, name: str, behind: Sequence[Behind]) -> Strea
 
 
 def with_successor(
-    definition: StreamDefinition, replaced: str, successor: Behind, is_needed: Callable[[Behind], bool]
+    definition: StreamDefinition, replaced: str, successor: QueryBehind, is_needed: Callable[[QueryBehind], bool]
 ) -> StreamDefinition:
     """Return a derived stream that has the rows of a query's successor, too.
 
     Of those that were replaced before, it keeps those whose rows are needed.
     """
-    former = [each for each in behind(definition) if each.successor is None or is_needed(each)]
-    number = max(each.number for each in behind(definition))
+    former = [each for each in queries_behind(definition) if each.successor is None or is_needed(each)]
+    number = max(each.number for each in queries_behind(definition))
     queries = []
     for each in former:
         if each.id == replaced:
@@ -77,7 +77,7 @@ def with_successor(
     return replace(definition, options=_options(queries))
 
 
-def _options(behind: Iterable[Behind]) -> dict[str, str]:
+def _options(behind: Iterable[QueryBehind]) -> dict[str, str]:
     queries = [[each.id, each.query.to_json(), each.number, each.successor] for each in behind]
     return {_QUERIES: orjson.dumps(queries).decode()}
 
@@ -87,14 +87,14 @@ def gives_changes(query: Query) -> bool:
     return query.emit.stream or any(output.name == OP for output in query.outputs)
 
 
-def behind(definition: StreamDefinition) -> tuple[Behind, ...]:
+def queries_behind(definition: StreamDefinition) -> tuple[QueryBehind, ...]:
     """Return the queries behind a derived stream, and behind replays of it."""
     return _read(definition.options[_QUERIES])
 
 
 @lru_cache(maxsize=1000)
-def _read(text: str) -> tuple[Behind, ...]:
-    return tuple(Behind(query_id, query_from_json(query), *rest) for query_id, query, *rest in orjson.loads(text))
+def _read(text: str) -> tuple[QueryBehind, ...]:
+    return tuple(QueryBehind(query_id, query_from_json(query), *rest) for query_id, query, *rest in orjson.loads(text))
 
 
 def column_name(output: str) -> str:
@@ -131,7 +131,7 @@ def window_behind(definition: StreamDefinition) -> RowWindow | None:
     """
     if definition.connector != CONNECTOR:
         return None
-    queries = [each.query for each in behind(definition)]
+    queries = [each.query for each in queries_behind(definition)]
     found = [query.row_window for query in queries]
     first = found[0]
     if first is None or any(each is None or each.window != first.window for each in found):

@@ -24,7 +24,7 @@ REPORT_EVERY_US = 1_000_000
 SAMPLE_TUPLES = 64
 
 
-def is_due(previous_us: int, planned_us: int) -> bool:
+def is_report_due(previous_us: int, planned_us: int) -> bool:
     """Return whether the batch planned at ``planned_us``, after one at ``previous_us``, tells of the work.
 
     It is the first in each second of processing time.

@@ -77,7 +77,7 @@ EPOCH = Family("braid_epoch", GAUGE, "Epoch of the last batch.")
 QUERIES = Family("braid_queries", GAUGE, "Queries by state.", STATE)
 QUERIES_CREATED = Family("braid_queries_created_total", COUNTER, "Queries accepted.")
 QUERIES_DELETED = Family("braid_queries_deleted_total", COUNTER, "Queries deleted by a user or by their TTL.")
-QUERIES_RETIRED = Family("braid_queries_retired_total", COUNTER, "Queries that are over, failed ones included.")
+QUERIES_ENDED = Family("braid_queries_ended_total", COUNTER, "Queries that are over, failed ones included.")
 DEPLOYMENT_LATENCY = Family(
     "braid_query_deployment_latency_seconds", HISTOGRAM, "Deployment latency of all queries together."
 )
@@ -170,7 +170,7 @@ SECTIONS: Mapping[str, tuple[Family, ...]] = {
         QUERIES,
         QUERIES_CREATED,
         QUERIES_DELETED,
-        QUERIES_RETIRED,
+        QUERIES_ENDED,
         DEPLOYMENT_LATENCY,
         QUERY_INFO,
         QUERY_STREAM_INFO,

@@ -91,7 +91,7 @@ class Metrics:
                 self._replace(slot, holder)
         for _, holder in changes:
             if holder is not None:
-                self._deployment.observe((holder.deployment_us or 0) / 1e6)
+                self._deployment.observe((holder.deployment_latency_us or 0) / 1e6)
 
     def _replace(self, slot: int, holder: QueryRecord | None) -> None:
         previous = self._holders.pop(slot, None)
@@ -144,7 +144,7 @@ class Metrics:
         created, unfinished = session.lookup.created, session.lookup.unfinished
         yield families.QUERIES_CREATED.single(created)
         yield families.QUERIES_DELETED.single(session.lookup.deleted)
-        yield families.QUERIES_RETIRED.single(created - unfinished)
+        yield families.QUERIES_ENDED.single(created - unfinished)
         yield families.BATCHES.single(session.applied_seq)
         yield families.EPOCH.single(session.active_epoch)
         yield families.READY.single(float(self._ready()))

@@ -39,7 +39,7 @@ class _Query:
             labels["tenant"] = record.tenant
         info = labelled(labels | {name: record.labels[key] for key, name in names.items()})
         streams = (labelled({"query_id": record.id, "stream": name}) for name in record.stream_names.values())
-        return cls(record.id, info, tuple(streams), (record.deployment_us or 0) / 1e6)
+        return cls(record.id, info, tuple(streams), (record.deployment_latency_us or 0) / 1e6)
 
 
 @dataclass(frozen=True)

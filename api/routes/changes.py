@@ -18,7 +18,7 @@ from braid.api.schemas.queries import NewQuery, Query
 from braid.api.service import Service, ServiceDep
 from braid.session.access.tenant_session import TenantSession
 from braid.session.commands.query_requests import Replacement
-from braid.session.commands.writer import Started
+from braid.session.commands.writer import Submission
 from braid.session.state.requests import Outcome
 
 router = APIRouter(tags=["queries"])
@@ -91,7 +91,7 @@ async def resume_query(
 
 
 async def _pause_or_resume(
-    service: Service, caller: TenantSession, request: Request, id_or_name: str, begin: Callable[..., Started]
+    service: Service, caller: TenantSession, request: Request, id_or_name: str, begin: Callable[..., Submission]
 ) -> Response:
     if idempotency_key(request) is None:
         service.check_running()

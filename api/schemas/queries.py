@@ -131,13 +131,18 @@ class Query(TypedDict):
     sql: str
     state: QueryState
     start: str | None
-    replays: Annotated[dict[str, str | None] | None, Field(description="By stream, the query of its replay")]
+    replays: Annotated[
+        dict[str, str | None] | None,
+        Field(description="By stream whose past it reads, the query that the reading began for"),
+    ]
     progress: Annotated[dict[str, Progress] | None, Field(description="By stream, while it is CATCHING_UP")]
-    joined: Annotated[dict[str, JoinedAt] | None, Field(description="By stream, once its past was read")]
+    joined: Annotated[
+        dict[str, JoinedAt] | None, Field(description="By stream, where the past that it read met what comes")
+    ]
     slot: int | None
     epoch: Annotated[int | None, Field(description="The changelog that created it")]
-    active_from: Annotated[EventTimes, Field(description="It sees later rows")]
-    active_to: Annotated[EventTimes, Field(description="It sees no later rows")]
+    active_from: Annotated[EventTimes, Field(description="By stream, the event time after which it sees rows")]
+    active_to: Annotated[EventTimes, Field(description="By stream, the event time up to which it sees rows")]
     created_at: datetime
     deployed_at: datetime | None
     deployment_latency_seconds: float | None
@@ -150,7 +155,7 @@ class Query(TypedDict):
     subquery: Annotated[bool, Field(description="It stands for a subquery of others")]
     error: Annotated[str | None, Field(description="Why it FAILED")]
     waiting_for: Annotated[WaitingFor | None, Field(description="Why there is no row yet; null once there is one")]
-    open_window: Annotated[OpenWindow | None, Field(description="The next window, once there are rows of others")]
+    open_window: Annotated[OpenWindow | None, Field(description="The next window to close, once there are rows")]
     labels: Labels
     ttl_seconds: float | None
     delivery: Delivery | None

@@ -12,10 +12,10 @@ from typing import Any
 from braid.engine.planning.offsets import QueryProgress
 from braid.engine.planning.positions import Positions
 from braid.engine.planning.raised_watermarks import is_above
-from braid.operators.derived import Behind, behind, gives_changes
+from braid.operators.derived import QueryBehind, gives_changes, queries_behind
 from braid.operators.queries import Query
 from braid.sources.connectors.connector import Extent
-from braid.sources.core.derived import FIRST, is_derived
+from braid.sources.core.derived import FIRST_ROW, is_derived
 from braid.sources.core.replays import is_replay
 from braid.sources.core.schema import StreamDefinition
 
@@ -30,7 +30,7 @@ def emitted_before(
     emitted: dict[str, QueryProgress] = {}
     in_record = record.get("derived", {})
     counts = _counts_by_slot(record) if in_record else {}
-    for each in _all_behind(streams.values()):
+    for each in _all_queries_behind(streams.values()):
         before = former.get(each.id, QueryProgress())
         noted = in_record.get(each.id)
         if noted is None or noted["slot"] is None:
@@ -53,7 +53,7 @@ def first_clocks(
     for stream in streams.values():
         if not is_derived(stream.id) or is_replay(stream.id) or stream.id in record["clocks"]:
             continue
-        reached = [_reached(each.query, record) for each in behind(stream) if not is_new(each.id)]
+        reached = [_reached(each.query, record) for each in queries_behind(stream) if not is_new(each.id)]
         if (latest := max((us for us in reached if us is not None), default=None)) is not None:
             clocks[stream.id] = latest
     return clocks
@@ -72,8 +72,8 @@ def _reached(query: Query, record: Mapping[str, Any]) -> int | None:
     return None if watermark is None else watermark - 1
 
 
-def _all_behind(streams: Iterable[StreamDefinition]) -> dict[Behind, None]:
-    return {each: None for stream in streams if is_derived(stream.id) for each in behind(stream)}
+def _all_queries_behind(streams: Iterable[StreamDefinition]) -> dict[QueryBehind, None]:
+    return {each: None for stream in streams if is_derived(stream.id) for each in queries_behind(stream)}
 
 
 def _counts_by_slot(record: Mapping[str, Any]) -> dict[int, int]:
@@ -94,10 +94,8 @@ def _watermark_of(query: Query, record: Mapping[str, Any]) -> int | None:
 def extents_of(stream: StreamDefinition, emitted: Mapping[str, QueryProgress], reached: Positions) -> dict[str, Extent]:
     """Return what can be read of a derived stream; one that no batch has had begins with what comes next."""
     places = reached.get(stream.id, {})
-    return {
-        str(each.number): Extent(FIRST if str(each.number) in places else emitted[each.id].rows, emitted[each.id].rows)
-        for each in behind(stream)
-    }
+    ends = {str(each.number): emitted[each.id].rows for each in queries_behind(stream)}
+    return {number: Extent(FIRST_ROW if number in places else end, end) for number, end in ends.items()}
 
 
 def still_there(reached: Positions, streams: Mapping[str, StreamDefinition]) -> Positions:
@@ -106,7 +104,7 @@ def still_there(reached: Positions, streams: Mapping[str, StreamDefinition]) -> 
     for stream_id, places in reached.items():
         stream = streams.get(stream_id)
         if stream is not None and is_derived(stream_id):
-            numbers = {str(each.number) for each in behind(stream)}
+            numbers = {str(each.number) for each in queries_behind(stream)}
             places = {number: place for number, place in places.items() if number in numbers}
         kept[stream_id] = places
     return kept
@@ -127,7 +125,7 @@ def raised_by_rows(
     for stream_id, places in ends.items():
         if not is_derived(stream_id) or is_replay(stream_id):
             continue
-        queries = behind(streams[stream_id])
+        queries = queries_behind(streams[stream_id])
         if any(places[str(each.number)] < emitted[each.id].rows for each in queries):
             continue
         reached = [emitted[each.id].watermark for each in queries if each.successor is None or has_slot(each.id)]
@@ -150,5 +148,5 @@ def is_awaited(
         for each in streams.values()
         if is_derived(each.id)
         and each.id != stream
-        and any(b.query.window is None and stream in b.query.streams for b in behind(each))
+        and any(b.query.window is None and stream in b.query.streams for b in queries_behind(each))
     )

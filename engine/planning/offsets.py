@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from braid.sources.core.checksums import crc32
-from braid.sources.core.derived import FIRST
+from braid.sources.core.derived import FIRST_ROW
 from braid.sources.core.errors import CorruptData
 
 
 class QueryProgress(NamedTuple):
     """How far a query behind a derived stream is: up to which number of a row, and which watermark (µs), if any."""
 
-    rows: int = FIRST
+    rows: int = FIRST_ROW
     watermark: int | None = None
 
 
@@ -37,46 +37,51 @@ class PassedOver(NamedTuple):
 
 @dataclass(frozen=True)
 class Offset:
-    """``streams`` maps stream id to partition to the offset after the last tuple of the batch; times are µs or None.
+    """Up to where a batch reads, and all that a batch that runs again must decide as before.
 
-    ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``. ``begins`` says where it begins to
-    read. That is where the batch before ended, except for streams that could not be read then: they begin there again.
-    ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
-    ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
-    silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
-    of streams with a ``watermark_percentile`` (:mod:`braid.engine.planning.recent_times`). ``waiting`` counts
-    the tuples that were there and are left for later. ``partitions`` says where the state of each partition is that has
-    any (:mod:`braid.engine.partition_files`). ``fired`` says up to where the windows of each stream had fired before
-    the batch, ``fire_to`` up to where partitions can fire those of streams that have more to fire than fits a batch,
-    and ``firing_budget_us`` what the others may cost (:mod:`braid.operators.windowing.firing_limit`). ``failed`` are
-    queries, by id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over``
-    are spans that this batch could not be run with, which become dead letters (:mod:`braid.engine.recovery.isolation`).
-    ``joined`` are the replays that begin where their origin begins, by their ids, each with that of its origin: from
-    then on they get what that reads. ``raised`` are watermarks to which this batch raises those of streams: set from
-    outside, or of streams that have ended, or of rows that queries gave. ``derived`` says of each query behind a
-    derived stream what it had emitted before the batch (:mod:`braid.engine.planning.derived_rows`).
+    Times are µs since 1970 or None; maps without another word are by stream id.
     """
 
     seq: int = 0
+    """The number of the batch that ends at this offset."""
     epoch: int = 0
+    """The last changelog that it runs."""
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By partition of the source, the offset after the last tuple of the batch."""
     begins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Where the batch begins to read: where the one before ended, or began, for streams that could not be read then."""
     clocks: Mapping[str, int | None] = field(default_factory=dict)
+    """The greatest event time before the batch."""
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
+    """The watermark before the batch."""
     planned_us: int = 0
+    """The processing time of the batch, which never falls."""
     idle: Sequence[str] = ()
+    """The streams that have been silent for their ``idle_timeout``; the batch reads nothing of them."""
     recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Sums of the last event times, for a ``watermark_percentile`` (:mod:`braid.engine.planning.recent_times`)."""
     skipped: Mapping[str, int] = field(default_factory=dict)
+    """How many offsets before the batch are gone, and are done without."""
     waiting: int = 0
+    """How many tuples were there and are left for later."""
     partitions: Mapping[str, str] = field(default_factory=dict)
+    """Where the state of each partition of the operators is (:mod:`braid.engine.partition_files`)."""
     fired: Mapping[str, int | None] = field(default_factory=dict)
+    """Up to where windows had fired before the batch."""
     fire_to: Mapping[str, int] = field(default_factory=dict)
+    """Up to where to fire, of streams that have more to fire than fits a batch."""
     firing_budget_us: float = math.inf
+    """What firing the windows of other streams may cost (:mod:`braid.operators.windowing.firing_limit`)."""
     failed: Mapping[str, str] = field(default_factory=dict)
+    """By query, until its slot is freed, why no batch can be run with it."""
     passed_over: Sequence[PassedOver] = ()
+    """What this batch could not be run with, dead letters from now on (:mod:`braid.engine.recovery.isolation`)."""
     joined: Mapping[str, str] = field(default_factory=dict)
+    """By replay that begins where its origin begins, that origin: from then on it gets what that reads."""
     raised: Mapping[str, int] = field(default_factory=dict)
+    """To which watermarks the batch raises those of streams: set from outside, at their end, or by rows of queries."""
     derived: Mapping[str, QueryProgress] = field(default_factory=dict)
+    """By query behind a derived stream, how far it was before the batch (:mod:`braid.engine.planning.derived_rows`)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs, with its checksum."""

@@ -23,7 +23,7 @@ from braid.engine.data_layout import (
 )
 from braid.engine.past_rows import past_of
 from braid.engine.planning.batch_budget import BatchBudget, FiringBudget, TupleCosts
-from braid.engine.planning.batch_start import BatchStart
+from braid.engine.planning.batch_pacing import BatchPacing
 from braid.engine.planning.derived_rows import (
     emitted_before,
     extents_of,
@@ -37,10 +37,10 @@ from braid.engine.planning.idleness import Idleness
 from braid.engine.planning.offsets import Offset, QueryProgress
 from braid.engine.planning.positions import (
     Positions,
+    advanced_by,
     begins_of,
     ends_of,
     no_further,
-    part_way,
     skipped_of,
     tuples_between,
     tuples_of,
@@ -99,7 +99,7 @@ class Planner:
         self._replays = ReplayBudget(replay_share)
         self._replay_starts = ReplayStarts(self._batches)
         self._target_us = target_seconds * 1e6
-        self._start = BatchStart()
+        self._pacing = BatchPacing()
         self._warm_ups = WARM_UP_BATCHES
         self._planned: _Planned | None = None
         self._idleness = Idleness()
@@ -118,14 +118,14 @@ class Planner:
             return start
         self._learn(start.seq, record)
         self._follow_changelogs()
-        reached = still_there(
+        read_offsets = still_there(
             {stream: counts["offsets"] for stream, counts in record["streams"].items()}, self._state.streams
         )
         emitted = emitted_before(self._state.streams, start.derived, record)
         begun = first_clocks(self._state.streams, record, lambda query: self._created.get(query, 0) > start.epoch)
-        available = self._all_available(reached, emitted, now_us)
-        begins = begins_of(reached, available)
-        skipped = skipped_of(reached, available)
+        available = self._all_available(read_offsets, emitted, now_us)
+        begins = begins_of(read_offsets, available)
+        skipped = skipped_of(read_offsets, available)
         self._sources.find_cut_off(begins, available, self._state.streams)
         self._sources.publish_problems(self._state.streams)
         now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
@@ -137,50 +137,58 @@ class Planner:
             self._state.raised, begins, ends_of(begins, available), bounds, record["watermarks"]
         )
         if now_us - start.planned_us >= ADVANCE_US:
-            raised |= advanced(self._state.streams, start.idle, self._start.ends, record, now_us)
-        streams = self._bounded(begins, available, fire_to, joined, now_us)
-        derived = raised_by_rows(self._state.streams, emitted, streams, record, self._start.ends.__contains__)
+            raised |= advanced(self._state.streams, start.idle, self._pacing.window_ends, record, now_us)
+        end_offsets = self._bounded(begins, available, fire_to, joined, now_us)
+        derived = raised_by_rows(
+            self._state.streams, emitted, end_offsets, record, self._pacing.window_ends.__contains__
+        )
         raised |= derived
-        own = {stream: partitions for stream, partitions in streams.items() if stream not in joined}
+        own = {stream: partitions for stream, partitions in end_offsets.items() if stream not in joined}
         tuples = tuples_between(begins, own)
-        due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
-        is_due = due_us is not None and due_us <= now_us
-        is_news = self._epoch != start.epoch or idle != start.idle or joined != start.joined
+        emit_due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
+        is_emit_due = emit_due_us is not None and emit_due_us <= now_us
+        is_changed = self._epoch != start.epoch or idle != start.idle or joined != start.joined
         is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
         is_risen = raised.keys() != derived.keys() or any(self._is_awaited(each, record, raised) for each in derived)
-        is_needed = is_news or is_risen or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
+        is_needed = is_changed or is_risen or is_emit_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
         if not tuples and not is_needed:
             return start
-        ends = {stream: of_stream for stream, of_stream in ends_of(begins, available).items() if stream in own}
-        waiting = tuples_between(begins, ends) - tuples
+        available_ends = {
+            stream: of_stream for stream, of_stream in ends_of(begins, available).items() if stream in own
+        }
+        waiting = tuples_between(begins, available_ends) - tuples
         if self._replays.is_live(self._monotonic_ns() // 1000):
-            waiting = sum(tuples_of(streams[s], of_stream) for s, of_stream in ends.items() if not is_replay(s))
+            waiting = sum(
+                tuples_of(end_offsets[s], of_stream) for s, of_stream in available_ends.items() if not is_replay(s)
+            )
         is_urgent = is_needed or waiting > 0 or start.waiting > 0
-        cost, all_cost = self._cost_between(begins, own), self._cost_between(begins, ends)
-        read = [stream for stream in own if tuples_between({stream: begins[stream]}, {stream: streams[stream]})]
-        if not is_urgent and self._start.is_too_early(start.planned_us, now_us, cost, read):
+        cost, all_cost = self._cost_between(begins, own), self._cost_between(begins, available_ends)
+        read = [stream for stream in own if tuples_of(begins[stream], end_offsets[stream])]
+        if not is_urgent and self._pacing.is_too_early(start.planned_us, now_us, cost, read):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
-        behind = any(is_replay(s) and s not in fire_to and begins[s] != of_stream for s, of_stream in ends.items())
-        self._replays.take_note(behind, any(map(is_replay, read)), self._monotonic_ns() // 1000)
+        are_replays_behind = any(
+            is_replay(s) and s not in fire_to and begins[s] != of_stream for s, of_stream in available_ends.items()
+        )
+        self._replays.take_note(are_replays_behind, any(map(is_replay, read)), self._monotonic_ns() // 1000)
         self._planned = _Planned(start.seq + 1, cost, all_cost - cost, bool(fire_to), self._monotonic_ns())
         end = Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
-            streams=streams,
+            streams=end_offsets,
             begins=begins,
-            clocks={stream: begun.get(stream, record["clocks"].get(stream)) for stream in streams},
-            watermarks={stream: record["watermarks"].get(stream) for stream in streams},
+            clocks={stream: begun.get(stream, record["clocks"].get(stream)) for stream in end_offsets},
+            watermarks={stream: record["watermarks"].get(stream) for stream in end_offsets},
             planned_us=planned_us,
             idle=idle,
-            recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
+            recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in end_offsets},
             skipped=skipped,
             waiting=waiting,
             partitions=record["partitions"],
-            fired={stream: record["fired"].get(stream) for stream in streams},
+            fired={stream: record["fired"].get(stream) for stream in end_offsets},
             fire_to=fire_to,
             firing_budget_us=self._firing.us,
-            failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},
+            failed={query: why for query, why in record.get("failed", {}).items() if query in self._pacing.window_ends},
             joined=joined,
             raised=raised,
             derived=emitted,
@@ -193,7 +201,7 @@ class Planner:
         """Whether windows end as the watermark of a derived stream rises."""
         before = record["watermarks"].get(stream)
         return is_awaited(
-            stream, self._state.streams, lambda each: self._start.ends.has_end(each, before, raised[stream])
+            stream, self._state.streams, lambda each: self._pacing.window_ends.has_end(each, before, raised[stream])
         )
 
     def _show_life(self) -> None:
@@ -220,7 +228,7 @@ class Planner:
         if not unread:  # else the batch took as long as a connector waits for its server
             seconds = (self._monotonic_ns() - planned.planned_ns) / 1e9
             self._budget.learn(planned.cost, seconds, planned.waiting)
-            self._start.learn(record, planned.cost, round(seconds * 1e6))
+            self._pacing.learn(record, planned.cost, round(seconds * 1e6))
         if planned.is_firing and record.get("fire_to"):
             self._firing.learn(max(record["operator_busy_us"], default=0))
         self._costs.learn(record)
@@ -229,12 +237,12 @@ class Planner:
     def _all_available(
         self, reached: Positions, emitted: Mapping[str, QueryProgress], now_us: int
     ) -> dict[str, Mapping[str, Extent]]:
-        """Return what is available of each stream that is read, nothing where that is to wait.
+        """Return the offsets that can be read, by stream and partition; none of streams that have to wait.
 
         A stream is read from its first query on, and by pushes and generators from its declaration on; its connector is
         asked before, as some begin where they are asked first. A replay without queries stays where it is.
         """
-        streams, read = self._state.streams, self._start.ends.streams
+        streams, read = self._state.streams, self._pacing.window_ends.streams
         extents = {
             stream: extents_of(streams[stream], emitted, reached)
             if is_derived(stream)
@@ -283,8 +291,8 @@ class Planner:
             for stream, extents in available.items()
             if extents and begins[stream] == ends[stream] and begins[stream].keys() <= extents.keys()
         }
-        now_us = self._monotonic_ns() // 1000  # a clock that is set forth is no silence
-        return self._idleness.idle(self._state.streams, silent - self._sources.with_problems, now_us)
+        monotonic_us = self._monotonic_ns() // 1000  # a clock that is set forth is no silence
+        return self._idleness.idle(self._state.streams, silent - self._sources.with_problems, monotonic_us)
 
     def _follow_changelogs(self) -> None:
         """Learn of new epochs, and of the streams and queries that come and go with them."""
@@ -297,11 +305,11 @@ class Planner:
             self._state.apply_change(change, {})  # it asks for streams only: splits begin at no time that it knows
             for created in changelog["created"]:
                 query = query_from_json(created["query"])
-                self._start.ends.add(created["id"], query)
+                self._pacing.window_ends.add(created["id"], query)
                 self._replay_starts.add(query.streams, created.get("sees_after", {}))
                 self._created[created["id"]] = self._epoch + 1
             for freed in changelog["freed"]:
-                self._start.ends.remove(freed["id"])
+                self._pacing.window_ends.remove(freed["id"])
                 self._created.pop(freed["id"], None)
             for stream in change.streams_dropped:
                 self._sources.forget(stream)
@@ -314,7 +322,7 @@ class Planner:
             plan = self._storage.get_json(f"{PLANS}/{names[-1]}")
             self._state = EpochState(plan)
             for query in plan["queries"]:
-                self._start.ends.add(query["id"], query_from_json(query["query"]))
+                self._pacing.window_ends.add(query["id"], query_from_json(query["query"]))
             self._epoch = plan["epoch"]
 
     def _bounded(
@@ -332,24 +340,24 @@ class Planner:
         """
         held = {*firing, *(joined[stream] for stream in firing if stream in joined)}
         live = {stream: places for stream, places in begins.items() if not is_replay(stream)}
-        ends = self._part_ways(live, ends_of(live, available), held, self._budget.tuples)
+        ends = self._within_budget(live, ends_of(live, available), held, self._budget.tuples)
         replays = {stream: places for stream, places in begins.items() if is_replay(stream) and stream not in joined}
         if replays:
-            held |= held_back(replays, self._start.ends.joins, self._newest[1]["watermarks"])
-            live_cost, room = self._cost_between(live, ends), self._start.room(now_us)
-            cost_in_us, passed_us = self._budget.tuples / self._target_us, self._monotonic_ns() // 1000
+            held |= held_back(replays, self._pacing.window_ends.joins, self._newest[1]["watermarks"])
+            live_cost, room = self._cost_between(live, ends), self._pacing.room(now_us)
+            cost_per_us, monotonic_us = self._budget.tuples / self._target_us, self._monotonic_ns() // 1000
             budget = self._replays.most(
-                live_cost, cost_in_us, self._start.duration_us, self._budget.tuples, passed_us, room
+                live_cost, cost_per_us, self._pacing.duration_us, self._budget.tuples, monotonic_us, room
             )
             held |= replays.keys() if not budget else set()
             upto = {
                 stream: no_further(replays[stream], of_stream, ends[origin_of(stream)])
                 for stream, of_stream in ends_of(replays, available).items()
             }
-            ends |= self._part_ways(replays, upto, held, budget)
+            ends |= self._within_budget(replays, upto, held, budget)
         return {**ends, **{stream: ends[origin] for stream, origin in joined.items()}}
 
-    def _part_ways(
+    def _within_budget(
         self, begins: Positions, ends: Positions, held: Collection[str], budget: float
     ) -> dict[str, dict[str, int]]:
         """Return up to where streams are read for a budget; those that are ``held`` stay where they are."""
@@ -358,7 +366,7 @@ class Planner:
             for stream, partitions in begins.items()
         }
         shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, budget)
-        return {stream: part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
+        return {stream: advanced_by(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
 
     def _cost_between(self, begins: Positions, ends: Positions) -> float:
         return sum(tuples_of(begins[stream], ends[stream]) * self._costs.of(stream) for stream in ends)

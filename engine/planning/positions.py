@@ -55,7 +55,7 @@ def no_further(begins: Mapping[str, int], ends: Mapping[str, int], limits: Mappi
     return {p: max(begins[p], min(end, limits.get(p, 0))) for p, end in ends.items()}
 
 
-def part_way(begins: Mapping[str, int], ends: Mapping[str, int], tuples: int) -> dict[str, int]:
+def advanced_by(begins: Mapping[str, int], ends: Mapping[str, int], tuples: int) -> dict[str, int]:
     """Return up to where so many tuples of a stream are read, or a few more: of each partition the same part."""
     part = tuples / max(1, tuples_of(begins, ends))
     return {p: begin - int(-(ends[p] - begin) * part // 1) for p, begin in begins.items()}

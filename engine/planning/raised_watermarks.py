@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from braid.engine.planning.batch_start import ExpectedEnds
+from braid.engine.planning.batch_pacing import ExpectedEnds
 from braid.engine.planning.positions import Positions
 from braid.operators.event_times import ENDED
 from braid.sources.core.replays import is_replay

@@ -141,41 +141,47 @@ class ReplayBudget:
         self._has_room = False
 
     def most(
-        self, live_cost: float, cost_in_us: float, usual_us: float, budget: float, now_us: int, room: float | None
+        self,
+        live_cost: float,
+        cost_per_us: float,
+        usual_us: float,
+        budget: float,
+        monotonic_us: int,
+        room: float | None,
     ) -> float:
         """Return what replays may cost in a batch that has a ``budget`` and reads live tuples that cost so much.
 
         While live tuples come that is little, as rows for them come later by what the batch takes longer: a share of
-        the time of a usual batch (``usual_us``), or where there is room, since a batch read replays; ``cost_in_us`` is
+        the time of a usual batch (``usual_us``), or where there is room, since a batch read replays; ``cost_per_us`` is
         read in a microsecond. Otherwise a batch may be as long as any.
 
         ``room`` is what the whole batch may cost to be over before the next live windows end, None where nobody can
         tell: then, and after too many batches without any room, it is no matter.
         """
         if live_cost > 0:
-            self._live_us = now_us
-        if not self.is_live(now_us):
+            self._live_us = monotonic_us
+        if not self.is_live(monotonic_us):
             self._has_room = True
             return budget
         self._has_room = room is not None and room > live_cost
-        since_us = now_us - self._read_us if self._has_room and self._left_out else 0
-        most = self._share * min(budget, max(live_cost, cost_in_us * max(usual_us, since_us)))
+        since_us = monotonic_us - self._read_us if self._has_room and self._left_out else 0
+        most = self._share * min(budget, max(live_cost, cost_per_us * max(usual_us, since_us)))
         if room is None or (self._left_out >= MAX_LEFT_OUT and not self._has_room):
             return most
         return min(most, max(0.0, room - live_cost))
 
-    def take_note(self, is_behind: bool, is_read: bool, now_us: int) -> None:
+    def take_note(self, is_behind: bool, is_read: bool, monotonic_us: int) -> None:
         """Take note of the batch that was planned: whether replays are behind their origins, and whether it reads any.
 
         Once too many have left replays out, all batches read them until one has room for them.
         """
         if is_read or not is_behind:
-            self._read_us = now_us
+            self._read_us = monotonic_us
         if not is_behind or (is_read and self._has_room):
             self._left_out = 0
         elif not is_read:
             self._left_out += 1
 
-    def is_live(self, now_us: int) -> bool:
+    def is_live(self, monotonic_us: int) -> bool:
         """Whether live tuples come: then batches begin when these ask for it, whatever replays have left to read."""
-        return self._live_us is not None and now_us - self._live_us <= LIVE_US
+        return self._live_us is not None and monotonic_us - self._live_us <= LIVE_US

@@ -22,7 +22,7 @@ _TASKS_BETWEEN_FULL_COLLECTIONS = 1000
 _tasks = itertools.count(1)
 
 
-def set_aside() -> None:
+def freeze_garbage() -> None:
     """Take everything that is alive out of garbage collections; call it when a task begins.
 
     The collection after the task before has just freed all cycles, so nothing is set aside that is garbage already.

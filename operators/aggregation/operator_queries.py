@@ -19,7 +19,7 @@ from braid.operators.expressions import Expression
 from braid.operators.live_queries import LiveQueries, LiveQuery
 from braid.operators.predicates.cells import LineCells
 from braid.operators.predicates.space_key import SpaceKey
-from braid.operators.windowing.early_rows import is_changelog, is_early
+from braid.operators.windowing.early_rows import emits_changes, is_early
 from braid.operators.windows import Window
 
 
@@ -46,9 +46,9 @@ class OperatorQueries:
         return [query for query in self.queries if is_early(query)]
 
     @cached_property
-    def has_changelogs(self) -> bool:
+    def emits_changes(self) -> bool:
         """Whether some query has its rows as a changelog."""
-        return any(is_changelog(query) for query in self.queries)
+        return any(emits_changes(query) for query in self.queries)
 
     @cached_property
     def distinct(self) -> Mapping[str, tuple[Expression, list[LiveQuery]]]:

@@ -82,7 +82,7 @@ def _fire(name: str, operator: OperatorQueries, after: int, upto: int, batch: Fi
     buckets = batch.held.buckets
     distinct = {argument: buckets.get(distinct_operator(name, argument), []) for argument in operator.distinct}
     # changes have columns of their own, and early rows are compared
-    may_form_later = not operator.has_changelogs and not operator.early
+    may_form_later = not operator.emits_changes and not operator.early
     return fire(buckets[name], operator.windowed, after, upto, batch.failures, distinct, may_form_later)
 
 

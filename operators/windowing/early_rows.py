@@ -46,12 +46,12 @@ def is_early(live: LiveQuery) -> bool:
     return emit.delay_us is not None or not emit.after_watermark
 
 
-def is_changelog(live: LiveQuery) -> bool:
+def emits_changes(live: LiveQuery) -> bool:
     """Return whether the rows of a query are changes."""
     return aggregation_of(live).emit.stream
 
 
-def with_changelog_columns(fired: Fired, now_us: int) -> Fired:
+def with_change_columns(fired: Fired, now_us: int) -> Fired:
     """Return final rows as changes: each is the one row of its group that ever comes."""
 
     def columns(rows: int) -> dict[str, pa.Array]:

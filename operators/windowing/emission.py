@@ -8,7 +8,7 @@ from braid.operators.aggregation.operator_queries import OperatorQueries
 from braid.operators.event_times import EARLIEST
 from braid.operators.failure_isolation import isolate_failures
 from braid.operators.operator import FiringBatch
-from braid.operators.windowing.early_rows import Current, combine_fired, with_changelog_columns
+from braid.operators.windowing.early_rows import Current, combine_fired, with_change_columns
 from braid.operators.windowing.emission_log import reach_of
 from braid.operators.windowing.fired_block import FiredBlock
 from braid.operators.windowing.fired_rows import Fired
@@ -32,8 +32,8 @@ def _emit_one(name: str, operator: OperatorQueries, batch: FiringBatch, fire: Fi
     rows = None
     if operator.final.queries and name in batch.held.buckets and reached is not None and reached != passed:
         rows = fire(name, operator.final, EARLIEST if passed is None else passed, reached, batch)
-        if rows is not None and operator.final.has_changelogs:
-            rows = with_changelog_columns(rows, batch.now_us)
+        if rows is not None and operator.final.emits_changes:
+            rows = with_change_columns(rows, batch.now_us)
     early = None
     if operator.early:
         early = _early(name, operator, batch, fire, passed, reached)

@@ -24,14 +24,17 @@ LAST_EDGE = 2**62
 _FEW_COMBS = 256
 # times are compared with so many edges one by one
 _FEW_EDGES = 10
-# edges are listed if they are no more than so many for each time or slice, and these
+# edges are listed one by one up to so many for each time, and so many more
 _LISTED_EACH = 4
 _LISTED_ALWAYS = 1000
 
 
 @dataclass(frozen=True)
 class PeriodicEdges:
-    """The edges of some windows: at ``phases[i] + k * slides[i]`` for all whole k and every comb i."""
+    """The edges of some windows: at ``phases[i] + k * slides[i]`` for all whole k and every comb i.
+
+    A comb is an arithmetic progression, such as the starts of the windows of one size and slide.
+    """
 
     slides: Times
     phases: Times

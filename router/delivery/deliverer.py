@@ -89,7 +89,7 @@ class Deliverer:
         if time.monotonic() >= self._quiet_due:
             self._quiet_due = time.monotonic() + QUIET_SECONDS
             for worker in self._workers.values():
-                worker.rest_quietly()
+                worker.checkpoint_idle()
         if time.monotonic() >= self._trim_due:
             self._trim_due = time.monotonic() + TRIM_SECONDS
             self._refused.trim(self._shard.parts, self._oldest_seq)

@@ -138,7 +138,7 @@ class Delivery:
         elif not self._failures:
             self._due = now
 
-    def rest_quietly(self) -> None:
+    def checkpoint_idle(self) -> None:
         """Note durably that the query has no rows in the batches that are visible, if that is so."""
         if self._first_seq is None and not self.progress.is_over and self.progress.next_seq <= self._latest:
             self.progress.next_seq = self._latest + 1

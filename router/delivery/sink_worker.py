@@ -87,11 +87,11 @@ class SinkWorker:
             delivery.is_dirty = False
             return delivery.progress.copy()
 
-    def rest_quietly(self) -> None:
+    def checkpoint_idle(self) -> None:
         """Note durably which queries have no rows to deliver."""
         with self._changed:
             for delivery in self._deliveries.values():
-                delivery.rest_quietly()
+                delivery.checkpoint_idle()
 
     def stop(self) -> None:
         """End after the page that is being delivered."""

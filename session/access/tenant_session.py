@@ -16,7 +16,7 @@ from braid.session.access.principal import ADMIN, Principal
 from braid.session.commands.admission import Owner
 from braid.session.commands.query_lookup import OLDEST, RunningQuery, unknown_query
 from braid.session.commands.query_requests import PlannedQuery, QueryRequest, Replacement
-from braid.session.commands.writer import Started, Wake
+from braid.session.commands.writer import Submission, Wake
 from braid.session.shared_session import SharedSession
 from braid.session.sql.statements import Select
 from braid.session.state.requests import Outcome
@@ -51,7 +51,7 @@ class TenantSession:
         """Accept all of the queries or none."""
         return self.begin_create(requests).wait()
 
-    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> Started:
+    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> Submission:
         """Begin to accept all of the queries or none."""
         requests = list(requests)
         return self.session.queries.begin_create(requests, *on_done, owner=self._owner(self._count_creations))
@@ -75,12 +75,16 @@ class TenantSession:
         """Retire all of the queries, or none when one is unknown."""
         return self.begin_delete(ids_or_names, drain).wait()
 
-    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake, cascade: bool = False) -> Started:
+    def begin_delete(
+        self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake, cascade: bool = False
+    ) -> Submission:
         """Begin to retire queries; with ``cascade`` those that read them, too."""
         ids = [self._id_of(name) for name in ids_or_names]
         return self.session.queries.begin_delete(ids, drain, *on_done, cascade=cascade)
 
-    def begin_replace(self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake) -> Started:
+    def begin_replace(
+        self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake
+    ) -> Submission:
         """Begin to accept a query in the place of another, which retires."""
         owner = self._owner(self._count_creations)
         return self.session.queries.begin_replace(self._id_of(id_or_name), replacement, drain, *on_done, owner=owner)
@@ -89,11 +93,11 @@ class TenantSession:
         """Replace the tenant's query of a name, or create one if there is none."""
         return self.session.queries.create_or_replace(name, sql, self._owner(self._count_creations))
 
-    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Started:
+    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Submission:
         """Begin to pause a query."""
         return self.session.queries.begin_pause(self._id_of(id_or_name), *on_done)
 
-    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Started:
+    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Submission:
         """Begin to run a paused query again."""
         return self.session.queries.begin_resume(self._id_of(id_or_name), *on_done)
 
@@ -165,7 +169,7 @@ class TenantSession:
                 node = {**node, "query_ids": [query_id for query_id in node["query_ids"] if self._sees(query_id)]}
                 if not node["query_ids"]:
                     continue
-            elif not all(map(self._sees, self.session.lookup.behind(node["id"].removeprefix("stream:")))):
+            elif not all(map(self._sees, self.session.lookup.queries_behind(node["id"].removeprefix("stream:")))):
                 continue
             nodes.append(node)
         shown = {node["id"] for node in nodes}

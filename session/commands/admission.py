@@ -155,7 +155,7 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
     if not users:
         return
     kind = "stream" if isinstance(dropped, StreamState) else "table"
-    user_ids = (q.id for q in state.queries.values() if not q.is_finished and uses(q, object_id))
+    user_ids = (q.id for q in state.queries.values() if not q.has_ended and uses(q, object_id))
     shown = list(islice(user_ids, MAX_SHOWN))
     shown_ids = ", ".join(shown) + (f" and {users - len(shown)} more" if users > len(shown) else "")
     raise Conflict(

@@ -30,7 +30,7 @@ def describe_progress(record: QueryRecord, catalog: Catalog, queries: QueryTable
 def _replays(record: QueryRecord, queries: QueryTable) -> Iterator[str]:
     """Yield the replays that a query reads, and those that the queries do which it reads."""
     yield from record.replays
-    for read in (each for stream in record.query.streams for each in queries.behind(stream)):
+    for read in (each for stream in record.query.streams for each in queries.queries_behind(stream)):
         if read is not None:
             yield from _replays(read, queries)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from braid.operators.derived import Behind, derived_stream
+from braid.operators.derived import QueryBehind, derived_stream
 from braid.session.commands.query_lookup import QueryLookup
 from braid.session.state.catalog import Catalog
 from braid.session.state.query_record import QueryRecord
@@ -40,7 +40,7 @@ class NamedRelations(Mapping[str, StreamDefinition]):
             raise KeyError(name)
         if why_not is not None:
             raise NotAllowed(why_not)
-        return derived_stream(record.lineage, record.called, [Behind(record.id, record.query)])
+        return derived_stream(record.lineage, record.called, [QueryBehind(record.id, record.query)])
 
     def _why_not(self, record: QueryRecord) -> str | None:
         """Return why others cannot read the rows of a query, None where they can."""
@@ -77,5 +77,5 @@ class NamedRelations(Mapping[str, StreamDefinition]):
         """Return what people call a derived stream, or that of one row."""
         if is_one_row(stream_id):
             return one_row_stream(stream_id).name
-        records = self._state.queries.behind(stream_id)
+        records = self._state.queries.queries_behind(stream_id)
         return " and ".join("a subquery" if record is None else record.called for record in records)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from braid.engine.past_rows import has_past, remove_past, write_past
-from braid.operators.derived import behind
+from braid.operators.derived import queries_behind
 from braid.router.result_reader import ResultReader
 from braid.session.commands.query_lookup import QueryLookup
 from braid.session.state.query_table import number_of
@@ -57,7 +57,7 @@ class PastRows:
         reader = query_of(replay)
         assert reader is not None, "a replay is for a query"
         partitions: dict[str, Mapping[str, Any] | None] = {}
-        for each in behind(definition):
+        for each in queries_behind(definition):
             if each.successor is not None and number_of(each.successor) < number_of(reader):
                 partitions[str(each.number)] = None
                 continue

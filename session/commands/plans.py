@@ -44,7 +44,7 @@ class Plans:
         """Return the plan of everything as a graph, with its last changes and why, the executors and the partitions."""
         with self._lock:
             plan = self._state.plan
-            graph = plan.to_json(self._lookup.behind)
+            graph = plan.to_json(self._lookup.queries_behind)
             for node in graph["nodes"]:
                 if node["id"] in plan.operators:
                     node["statistics"] = operator_statistics(self._statistics, plan.operators[node["id"]])
@@ -80,7 +80,7 @@ class Plans:
         statistics = query_statistics(plan, self._statistics, query, streams, query_id)
         join_order = explain_join_order(plan, self._statistics, query, query_id)
         return {
-            **plan.explain(query, streams, query_id, self._lookup.behind),
+            **plan.explain(query, streams, query_id, self._lookup.queries_behind),
             "statistics": statistics,
             "join_order": join_order,
         }

@@ -2,7 +2,7 @@
 
 SQL is parsed and planned on the caller's thread, against a copy of the catalog; what that took for granted the command
 checks again on the writer's thread. ``begin_…`` return before a command is done, with a
-:class:`~braid.session.commands.writer.Started` that gives the answer later: for callers that must not block.
+:class:`~braid.session.commands.writer.Submission` that gives the answer later: for callers that must not block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from braid.session.commands.relations import Resolution, check_relations
 from braid.session.commands.starts import place, place_after, read_start
 from braid.session.commands.succession import succeeding_streams
 from braid.session.commands.table_rows import NamedTables, TableRows
-from braid.session.commands.writer import Command, CommandGroup, Started, Wake, Writer
+from braid.session.commands.writer import Command, CommandGroup, Submission, Wake, Writer
 from braid.session.log.idempotency import current, current_key, has_effect
 from braid.session.settings import OFF, Settings
 from braid.session.sql.select import plan_statement
@@ -79,7 +79,7 @@ class Queries:
 
     def begin_create(
         self, requests: Iterable[QueryRequest], *on_done: Wake, owner: Owner = NOBODY, may_replace: bool = False
-    ) -> Started:
+    ) -> Submission:
         """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
         requests = list(requests)
         begun = self._begun_before()
@@ -90,7 +90,7 @@ class Queries:
 
     def begin_replace(
         self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake, owner: Owner = NOBODY
-    ) -> Started:
+    ) -> Submission:
         """Begin to accept a query in the place of another, which retires with the same changelog.
 
         The new one sees exactly the tuples that the old one does not, and is of the same tenant, whoever asks. Conflict
@@ -123,7 +123,7 @@ class Queries:
         *on_done: Wake,
         replaced: QueryRecord | None = None,
         drain: bool = True,
-    ) -> Started:
+    ) -> Submission:
         """Begin to accept queries, or one in the place of another."""
         replaced_id, key = None if replaced is None else replaced.id, current_key()
         records = tuple(p.to_record(replaced) for p in planned)
@@ -176,12 +176,12 @@ class Queries:
             release()
             raise
 
-    def _begun_before(self) -> Started | None:
+    def _begun_before(self) -> Submission | None:
         """Return the answer of a request whose effect an earlier, interrupted run already had; None for others."""
         running = current()
         if running is None or not running.has_effect:
             return None
-        return Started(lambda: [self._lookup.describe(query_id) for query_id in running.effect])
+        return Submission(lambda: [self._lookup.describe(query_id) for query_id in running.effect])
 
     def validate(self, requests: list[QueryRequest], owner: Owner = NOBODY) -> Answer:
         """Return how each query would run and with which others it would share, or raise what creating them would."""
@@ -240,7 +240,9 @@ class Queries:
         """Retire a query and return its description; harmless to repeat. ``drain=False`` stops it at once."""
         return self.begin_delete([id_or_name], drain).wait()[0]
 
-    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake, cascade: bool = False) -> Started:
+    def begin_delete(
+        self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake, cascade: bool = False
+    ) -> Submission:
         """Begin to retire all of the queries, or none when one is unknown; with ``cascade`` those that read them, too.
 
         Conflict where others read one.
@@ -250,7 +252,7 @@ class Queries:
             raise MalformedRequest("At least one query must be given; got an empty list.")
         return self._begin(deletion(records, drain, current_key(), cascade=cascade), records, *on_done)
 
-    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Started:
+    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Submission:
         """Begin to pause a query, which then drains as if it were deleted; harmless to repeat.
 
         Conflict for one that is on its way out.
@@ -266,7 +268,7 @@ class Queries:
 
         return self._begin(Command(check, _names_of([record])), [record], *on_done)
 
-    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Started:
+    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Submission:
         """Begin to run a paused query again, as soon as it has drained; harmless to repeat.
 
         Conflict for one that is on its way out, or was resumed too often.
@@ -288,11 +290,11 @@ class Queries:
 
         return self._begin(Command(check, _names_of([record])), [record], *on_done)
 
-    def _begin(self, command: Command, records: list[QueryRecord], *on_done: Wake) -> Started:
+    def _begin(self, command: Command, records: list[QueryRecord], *on_done: Wake) -> Submission:
         def answer() -> Answer:
             return [self._lookup.describe(record.id) for record in records]
 
-        return Started(answer) if has_effect() else self._writer.submit(command, *on_done, answer=answer)
+        return Submission(answer) if has_effect() else self._writer.submit(command, *on_done, answer=answer)
 
 
 def deletion(
@@ -314,7 +316,7 @@ def deletion(
         return QueriesDeleted(ids, drain, why, key) if ids else None
 
     def is_changed(record: QueryRecord) -> bool:
-        return not record.is_finished and (record.state != DRAINING or (record.drain and not drain))
+        return not record.has_ended and (record.state != DRAINING or (record.drain and not drain))
 
     return Command(check, _names_of(records))
 

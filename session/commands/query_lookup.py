@@ -177,10 +177,9 @@ class QueryLookup:
         return None if described is None else self._with_delivery(described)
 
     def _described(self, record: QueryRecord) -> dict[str, Any]:
-        catalog = self._state.catalog
-        progress = describe_progress(record, catalog, self._state.queries)
-        behind = self._state.queries.behind
-        read = [each for stream in record.query.streams for each in behind(stream) if each is not None]
+        catalog, queries = self._state.catalog, self._state.queries
+        progress = describe_progress(record, catalog, queries)
+        read = [each for s in record.query.streams for each in queries.queries_behind(s) if each is not None]
         return record.describe() | {
             "progress": progress,
             "waiting_for": waiting_for(record, catalog, progress, read),
@@ -207,10 +206,10 @@ class QueryLookup:
         """Return whose a query is."""
         return self.by_id(query_id).tenant
 
-    def behind(self, stream_id: str) -> list[str]:
+    def queries_behind(self, stream_id: str) -> list[str]:
         """Return the ids of the queries whose rows a stream has: of those that took one another's place the newest."""
         with self._lock:
-            return [record.id for record in self._state.queries.behind(stream_id) if record is not None]
+            return [record.id for record in self._state.queries.queries_behind(stream_id) if record is not None]
 
     def is_pending(self, query_id: str) -> bool:
         """Whether a query, which must exist or have existed, waits for its first batch; reads no file."""

@@ -125,13 +125,13 @@ def place(
 
 def _is_complete(stream_id: str, queries: QueryTable) -> bool:
     """Whether a derived stream has rows of FINISHED queries, so that none will come."""
-    found = queries.behind(stream_id)
-    return bool(found) and all(record is not None and record.is_finished for record in found)
+    found = queries.queries_behind(stream_id)
+    return bool(found) and all(record is not None and record.has_ended for record in found)
 
 
 def _is_of_subqueries(stream_id: str, queries: QueryTable) -> bool:
     """Whether a derived stream has rows of subqueries, of which the new ones are in no table yet."""
-    return any(record is None or record.is_subquery for record in queries.behind(stream_id))
+    return any(record is None or record.is_subquery for record in queries.queries_behind(stream_id))
 
 
 def _last_row_us(stream_id: str, catalog: Catalog, queries: QueryTable) -> int | None:
@@ -140,7 +140,7 @@ def _last_row_us(stream_id: str, catalog: Catalog, queries: QueryTable) -> int |
     if stream is not None and stream.clock is not None:
         return stream.clock
     times: list[int | None] = []
-    for query in (record.query for record in queries.behind(stream_id) if record is not None):
+    for query in (record.query for record in queries.queries_behind(stream_id) if record is not None):
         states = [state for each in query.streams if (state := catalog.by_id(each)) is not None]
         if query.window is None:
             times += [state.clock for state in states]

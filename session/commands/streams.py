@@ -67,7 +67,7 @@ class Streams:
 
         def check(group: CommandGroup) -> QueriesDeleted | None:
             stream_id = group.state.catalog.state(name).definition.id
-            users = [q for q in group.state.queries.values() if not q.is_finished and uses(q, stream_id)]
+            users = [q for q in group.state.queries.values() if not q.has_ended and uses(q, stream_id)]
             doomed = tuple(record.id for record in with_readers(group.state, users))
             return QueriesDeleted(doomed, False, "cascade") if doomed else None
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from braid.operators.derived import Behind, derived_stream, gives_changes, shown_name, window_behind, with_successor
+from braid.operators.derived import (
+    QueryBehind,
+    derived_stream,
+    gives_changes,
+    shown_name,
+    window_behind,
+    with_successor,
+)
 from braid.operators.windows import RowWindow
 from braid.session.commands.readers import names_of_readers, they_read
 from braid.session.commands.starts import NOW
@@ -18,7 +25,7 @@ def check_successor(state: SessionState, replaced: QueryRecord, successor: Query
     readers = state.readers_of(replaced)
     if not readers:
         return
-    former, latter = (derived_stream(replaced.lineage, "", [Behind(r.id, r.query)]) for r in (replaced, successor))
+    former, latter = (derived_stream(replaced.lineage, "", [QueryBehind(r.id, r.query)]) for r in (replaced, successor))
     if gives_changes(replaced.query):
         problem = "Rows that EMIT STREAM gave of open windows would never be taken back."
     elif former.schema != latter.schema:
@@ -42,7 +49,7 @@ def succeeding_streams(
 ) -> tuple[StreamDefinition, ...]:
     """Return the definitions that the streams with rows of a query get with its successor, replays among them."""
 
-    def is_needed(former: Behind) -> bool:
+    def is_needed(former: QueryBehind) -> bool:
         record = state.queries.find(former.id)
         if record is None:
             return False
@@ -50,7 +57,7 @@ def succeeding_streams(
 
     derived = state.catalog.derived_from(replaced.lineage)
     definitions = [each.definition for each in state.catalog.states() if origin_of(each.definition.id) in derived]
-    latter = Behind(successor.id, successor.query)
+    latter = QueryBehind(successor.id, successor.query)
     return tuple(with_successor(each, replaced.id, latter, is_needed) for each in definitions)
 
 

@@ -128,5 +128,5 @@ def inputs_after_refresh(state: SessionState, version: TableVersion) -> dict[tup
         raise UnknownObject(f"A table must exist to be refreshed; {definition.name!r} was just dropped.")
     refreshed = state.catalog.refreshed()
     refreshed[definition.id] = table.refreshes + 1, version.id
-    users = ((r.query, r.id) for r in state.queries.values() if not r.is_finished and lookups_of(r.query))
+    users = ((r.query, r.id) for r in state.queries.values() if not r.has_ended and lookups_of(r.query))
     return inputs_with_new_rows(users, refreshed, lambda lookup: lookup.table == definition.id)

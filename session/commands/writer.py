@@ -51,7 +51,7 @@ class CommandGroup:
     def __init__(self, state: SessionState, at_us: int) -> None:
         self.state = state
         self.at_us = at_us
-        self.started: list[Started] = []
+        self.started: list[Submission] = []
         self.requests: list[Request] = []
         self.new_queries: Counter[str | None] = Counter()
         """How many queries the group accepts, by tenant."""
@@ -66,7 +66,7 @@ class CommandGroup:
             and self._uses.isdisjoint(command.changes)
         )
 
-    def add(self, started: Started, command: Command, request: Request) -> None:
+    def add(self, started: Submission, command: Command, request: Request) -> None:
         """Add a command that was accepted."""
         started.request = request
         self.started.append(started)
@@ -77,7 +77,7 @@ class CommandGroup:
 
 
 @dataclass(slots=True, eq=False)
-class Started:
+class Submission:
     """A command that has begun; ``answer`` is called once it is done. Without a command there is nothing to wait for.
 
     The writer's thread calls ``on_done``.
@@ -95,9 +95,9 @@ class Started:
         """Return the answer when the command is durable and applied, or raise why it was refused."""
         if self.command is not None:
             self._done.wait()
-        return self.finished()
+        return self.result()
 
-    def finished(self) -> list[dict[str, Any]]:
+    def result(self) -> list[dict[str, Any]]:
         """Return the answer of a command that is done, or raise why it was refused."""
         if self._error is not None:
             raise self._error
@@ -130,7 +130,7 @@ class Writer:
         self._state = state
         self._now_us = now_us
         self._changed = threading.Condition()
-        self._queue: list[Started | _Call] = []
+        self._queue: list[Submission | _Call] = []
         self._thread: threading.Thread | None = None
         self._is_running = self._is_closed = False
         self._step: Callable[[], float] | None = None
@@ -157,9 +157,9 @@ class Writer:
             self._step, self._step_at = step, 0.0
             self._changed.notify()
 
-    def submit(self, command: Command, *on_done: Wake, answer: Callable[[], list[dict[str, Any]]] = list) -> Started:
+    def submit(self, command: Command, *on_done: Wake, answer: Callable[[], list[dict[str, Any]]] = list) -> Submission:
         """Queue a command after those already queued, without waiting; NotReady where none are taken."""
-        started = Started(answer, command, on_done)
+        started = Submission(answer, command, on_done)
         with self._changed:
             if self._thread is None:
                 raise NotReady("The service is starting; send the request again in a moment.")
@@ -202,7 +202,7 @@ class Writer:
 
     def perform(self, command: Command) -> None:
         """Check, log and apply a command at once."""
-        started = Started(list, command)
+        started = Submission(list, command)
         self._do([started])
         started.wait()
 
@@ -219,7 +219,7 @@ class Writer:
             if self._step is not None and time.monotonic() >= self._step_at:
                 self._step_at = self._step() + time.monotonic()
 
-    def _do(self, tasks: Sequence[Started | _Call]) -> None:
+    def _do(self, tasks: Sequence[Submission | _Call]) -> None:
         group = self._new_group()
         for task in tasks:
             command = None if isinstance(task, _Call) else task.command

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from braid.operators.derived import Behind, column_name, derived_stream, gives_changes, shown_name, window_behind
+from braid.operators.derived import QueryBehind, column_name, derived_stream, gives_changes, shown_name, window_behind
 from braid.operators.expressions import Column, Expression
 from braid.operators.functions.coercion import in_one_type
 from braid.operators.queries import Query, Selection
@@ -116,7 +116,7 @@ class Relations(Mapping[str, StreamDefinition]):
     def _stream_of(self, planned: Sequence[Subquery], name: str) -> StreamDefinition:
         stream_id = derived_id([each.id for each in planned])
         if stream_id not in self._found.definitions:
-            behind = [Behind(each.id, each.query, number) for number, each in enumerate(planned)]
+            behind = [QueryBehind(each.id, each.query, number) for number, each in enumerate(planned)]
             self._found.definitions[stream_id] = derived_stream(stream_id, name, behind)
         return replace(self._found.definitions[stream_id], name=name)
 

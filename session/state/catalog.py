@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from braid.operators.derived import behind
+from braid.operators.derived import queries_behind
 from braid.operators.event_times import ENDED
 from braid.operators.lookup.lookups import Refreshed
 from braid.operators.queries import Query, lookups_of
@@ -74,7 +74,7 @@ class Catalog(Mapping[str, StreamDefinition]):
     def redefine(self, definition: StreamDefinition) -> None:
         """Have a derived stream, or a replay of one, have rows of other queries; nothing happens when it is gone."""
         if (state := self._by_id.get(definition.id)) is not None:
-            numbers = {str(each.number) for each in behind(definition)}
+            numbers = {str(each.number) for each in queries_behind(definition)}
             state.definition = definition
             state.offsets = {number: place for number, place in state.offsets.items() if number in numbers}
 
@@ -199,7 +199,7 @@ class Catalog(Mapping[str, StreamDefinition]):
             state.offsets.get(str(each.number), 0) >= given[each.id]["first"]
             for stream_id, state in self._by_id.items()
             if is_derived(stream_id)
-            for each in behind(state.definition)
+            for each in queries_behind(state.definition)
             if each.id in given
         )
 

@@ -26,9 +26,9 @@ class QueryLifecycle:
         self._draining = draining
 
     def delete(self, query_id: str, drain: bool, at_us: int) -> bool:
-        """Delete a query, and return whether it was wanted until now; one that drains may be told not to."""
+        """Delete a query, and return whether that is what ends it; ``drain=False`` ends that of one which drains."""
         record = self._queries.find(query_id)
-        if record is None or record.is_finished:
+        if record is None or record.has_ended:
             return False
         if record.state == DRAINING:
             if not drain and record.drain:
@@ -58,7 +58,7 @@ class QueryLifecycle:
     def replace(self, query_id: str, successor: str, drain: bool, at_us: int) -> bool:
         """Delete a query whose successor waits for the same changelog, as :meth:`delete` does."""
         record = self._queries.find(query_id)
-        if record is None or record.is_finished:  # it failed meanwhile
+        if record is None or record.has_ended:  # it failed meanwhile
             return False
         record.replaced_by = successor
         return self.delete(query_id, drain, at_us)
@@ -99,37 +99,37 @@ class QueryLifecycle:
 
     def deploy(self, record: QueryRecord, clocks: Times, planned_us: int, seq: int) -> None:
         """Note the first batch that has a query's epoch; ``clocks`` are those of its streams at the batch's start."""
-        self._move(record, record.deploy, clocks, planned_us, seq, self._is_behind(record))
+        self._move(record, record.deploy, clocks, planned_us, seq, self._is_catching_up(record))
         if record.state != CATCHING_UP:  # its replays may have joined in its first batch
             record.joined = record.joined or self._catalog.joins_of(record.replays)
 
-    def _is_behind(self, record: QueryRecord) -> bool:
+    def _is_catching_up(self, record: QueryRecord) -> bool:
         """Whether a query reads the past, by replays of its own or through a query that does."""
-        read = (each for stream in record.query.streams for each in self._queries.behind(stream))
+        read = (each for stream in record.query.streams for each in self._queries.queries_behind(stream))
         return not all(map(self._catalog.has_joined, record.replays)) or any(
             each is not None and each.state == CATCHING_UP for each in read
         )
 
-    def catch_up(self, record: QueryRecord) -> None:
+    def mark_caught_up(self, record: QueryRecord) -> None:
         """Let a query run that has caught up, and those that read it."""
-        if record.state == CATCHING_UP and not self._is_behind(record):
+        if record.state == CATCHING_UP and not self._is_catching_up(record):
             record.joined = self._catalog.joins_of(record.replays)
-            self._move(record, record.catch_up)
+            self._move(record, record.mark_caught_up)
             for reader in self.readers_of(record):
-                self.catch_up(reader)
+                self.mark_caught_up(reader)
 
     def finish(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Finish a query whose streams have all ended, and whose windows have all fired; its slot waits to be freed."""
         if record.state not in (CATCHING_UP, RUNNING) or not all(map(self._catalog.has_ended, record.query.streams)):
             return
         record.drained(seq)
-        self._finish(record, at_us)
+        self._release(record, at_us)
         self._move(record, record.finish, at_us)
         self._pending.freed(record.id, at_us)
 
     def end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Note that no further row of a query's deployment will come."""
-        if record.is_finished:
+        if record.has_ended:
             if record.last_seq is None:  # it was retired without draining
                 record.drained(seq)
             return
@@ -141,7 +141,7 @@ class QueryLifecycle:
             self._retire(record, at_us)
 
     def _retire(self, record: QueryRecord, at_us: int) -> None:
-        self._finish(record, at_us)
+        self._release(record, at_us)
         self._move(record, record.retire, at_us)
 
     def _retire_undrained(self, record: QueryRecord, at_us: int) -> None:
@@ -152,9 +152,9 @@ class QueryLifecycle:
     def fail(self, query_id: str, error: str, at_us: int, seq: int) -> None:
         """Finish a query whose evaluation failed in batch ``seq``; its slot waits to be freed."""
         record = self._queries.find(query_id)
-        if record is None or record.is_finished or record.slot is None:
+        if record is None or record.has_ended or record.slot is None:
             return
-        self._finish(record, at_us)
+        self._release(record, at_us)
         self._move(record, record.fail, error, at_us, seq)
         self._pending.failed(query_id)
         if record.freed_epoch is None:
@@ -168,7 +168,7 @@ class QueryLifecycle:
             self.fail(record.id, error, at_us, seq)
             return
         self._pending.cancelled(record.id)
-        self._finish(record, at_us)
+        self._release(record, at_us)
         self._move(record, record.fail, error, at_us, seq)
         for reader in self._readers_of_rows(record):
             self._fail_reader(reader, error, at_us, seq)
@@ -183,9 +183,9 @@ class QueryLifecycle:
         streams = self._catalog.derived_from(record.lineage)
         if not streams:
             return []
-        return [q for q in self._queries.values() if not q.is_finished and not streams.isdisjoint(q.query.streams)]
+        return [q for q in self._queries.values() if not q.has_ended and not streams.isdisjoint(q.query.streams)]
 
-    def _finish(self, record: QueryRecord, at_us: int) -> None:
+    def _release(self, record: QueryRecord, at_us: int) -> None:
         self._draining.remove(record)
         record.joined = record.joined or self._catalog.joins_of(record.replays)
         self._catalog.count_users(record.query, -1)
@@ -194,7 +194,7 @@ class QueryLifecycle:
             if not self._pending.stream_dropped(stream, at_us):
                 self._catalog.remove(stream)
         self._queries.finish(record)
-        for subquery in (each for stream in unread for each in self._queries.behind(stream)):
+        for subquery in (each for stream in unread for each in self._queries.queries_behind(stream)):
             if subquery is not None and subquery.is_subquery and not self._catalog.is_read(subquery.lineage):
                 self.delete(subquery.id, False, at_us)
 

@@ -130,7 +130,7 @@ class QueryRecord:
         return f"subquery {self.id}" if self.is_subquery else self.name or self.id
 
     @property
-    def is_finished(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it is RETIRED, FINISHED or FAILED."""
         return self.state in FINAL_STATES
 
@@ -174,7 +174,7 @@ class QueryRecord:
         return self.deployments if self.deployment is None else (*self.deployments, self.deployment)
 
     @property
-    def deployment_us(self) -> int | None:
+    def deployment_latency_us(self) -> int | None:
         """How long the deployment was waited for, None before there is one."""
         if self.deployed_us is None:
             return None
@@ -188,10 +188,10 @@ class QueryRecord:
         """Give it a slot: the changelog ``epoch`` creates it, to be evaluated alone or with others."""
         self.slot, self.epoch, self.is_alone = slot, epoch, is_alone
 
-    def deploy(self, clocks: Times, planned_us: int, seq: int, is_behind: bool = False) -> None:
+    def deploy(self, clocks: Times, planned_us: int, seq: int, is_catching_up: bool = False) -> None:
         """Note the first batch that has its epoch; ``clocks`` are those of its streams at the batch's start.
 
-        It ``is_behind`` while a replay that it reads has not joined.
+        It ``is_catching_up`` while a replay that it reads has not joined.
 
         Called when the batch is planned, if the session hears of that, and when its record comes: both say the same.
         """
@@ -200,9 +200,9 @@ class QueryRecord:
         self.active_from = clocks
         self.deployed_us, self.first_seq = planned_us, seq
         if self.state == PENDING and not self.is_ending:
-            self.state = CATCHING_UP if is_behind else RUNNING
+            self.state = CATCHING_UP if is_catching_up else RUNNING
 
-    def catch_up(self) -> None:
+    def mark_caught_up(self) -> None:
         """Note that all replays that it reads have joined."""
         self.state = RUNNING
 
@@ -277,7 +277,7 @@ class QueryRecord:
             "active_to": self._named(self.active_to),
             "created_at": rfc3339(self.created_us),
             "deployed_at": rfc3339(self.deployed_us),
-            "deployment_latency_seconds": _seconds(self.deployment_us),
+            "deployment_latency_seconds": _seconds(self.deployment_latency_us),
             "rows_out": self.rows_out,
             "last_result_at": rfc3339(self.last_result_us),
             "event_time_latency_seconds": _seconds(self.event_time_latency_us),

@@ -51,7 +51,7 @@ class QueryTable(Mapping[str, QueryRecord]):
         """Return the newest record of a lineage, None when there is none."""
         return self._records.get(self._newest.get(lineage, lineage))
 
-    def behind(self, stream_id: str) -> list[QueryRecord | None]:
+    def queries_behind(self, stream_id: str) -> list[QueryRecord | None]:
         """Return the newest record of each lineage whose rows a stream has: none where it is no derived one."""
         return list(map(self.newest, lineages_of(stream_id)))
 
@@ -62,7 +62,7 @@ class QueryTable(Mapping[str, QueryRecord]):
         if record.first_id is not None:
             self._newest[record.lineage] = record.id
         self.states[record.state] += 1
-        if record.tenant is not None and not record.is_finished:
+        if record.tenant is not None and not record.has_ended:
             self._unfinished[record.tenant] += 1
 
     def remove(self, record: QueryRecord) -> None:
@@ -79,7 +79,7 @@ class QueryTable(Mapping[str, QueryRecord]):
         """Count a record that was in another state before."""
         self.states[former_state] -= 1
         self.states[record.state] += 1
-        if record.tenant is not None and record.is_finished and former_state not in FINAL_STATES:
+        if record.tenant is not None and record.has_ended and former_state not in FINAL_STATES:
             self._unfinished[record.tenant] -= 1
 
     def finish(self, record: QueryRecord) -> None:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from braid.engine.data_layout import PlannedBatch
-from braid.operators.derived import Behind, derived_stream
+from braid.operators.derived import QueryBehind, derived_stream
 from braid.operators.event_times import ENDED
 from braid.operators.joins.key_splits import KeySplit
 from braid.operators.queries import lookups_of
@@ -182,7 +182,7 @@ class SessionState:
     def _rows_of(self, stream_id: str, reader: QueryRecord) -> StreamDefinition:
         """Return the definition of the derived stream that a query is the first to read."""
         newest = filter(None, map(self.queries.newest, all_lineages(stream_id)))
-        behind = [Behind(record.id, record.query, number) for number, record in enumerate(newest)]
+        behind = [QueryBehind(record.id, record.query, number) for number, record in enumerate(newest)]
         names = {origin_of(stream): name for stream, name in reader.stream_names.items()}
         return derived_stream(stream_id, names[stream_id], behind)
 
@@ -265,7 +265,7 @@ class SessionState:
                 self.lifecycle.end_deployment(self.queries[query_id], committed_us, seq)
         if joined:
             for query in self.active.queries:
-                self.lifecycle.catch_up(query)
+                self.lifecycle.mark_caught_up(query)
         ended = {stream_id for stream_id in record["fired"] if self.catalog.has_ended(stream_id)}
         newly_ended = ended.intersection(risen)
         came = {query.id for _, query in changes if query is not None}
@@ -314,7 +314,7 @@ class SessionState:
                         self.lifecycle.renew(record, committed_us)
                 elif (
                     record.deleted_epoch == changed_epoch
-                    and not record.is_finished
+                    and not record.has_ended
                     and self.draining.add(record, self.catalog.fired)
                 ):
                     self.lifecycle.end_deployment(record, committed_us, seq)
@@ -369,12 +369,12 @@ class SessionState:
         """Rebuild what is derived from streams, queries and names; ``groups`` and ``splits`` are those of the plan."""
         records = list(self.queries.values())
         for record in sorted(records, key=lambda q: (q.finished_us or 0, number_of(q.id))):
-            if record.is_finished:
+            if record.has_ended:
                 self.queries.finish(record)
         for record in sorted(records, key=lambda q: number_of(q.id)):
             if record.is_subquery:
                 self.subqueries[subquery_key(record.tenant, record.query, record.start)] = record.id
-            if not record.is_finished:
+            if not record.has_ended:
                 self.catalog.count_users(record.query, 1)
             for epoch in (record.epoch, record.deleted_epoch, record.freed_epoch):
                 if epoch is not None and epoch > self.active_epoch:
@@ -383,7 +383,7 @@ class SessionState:
             if is_placed and not record.is_freed(self.active_epoch):
                 self.active.take(record)
         for record in sorted(records, key=lambda q: q.active_to_us or 0):
-            if record.active_to is not None and not record.is_finished and not record.is_freed(self.active_epoch):
+            if record.active_to is not None and not record.has_ended and not record.is_freed(self.active_epoch):
                 self.draining.add(record, self.catalog.fired)
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))

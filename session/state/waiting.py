@@ -1,8 +1,7 @@
 """Why a query that has no row yet has none, and when the next window of one with rows ends, by its record and by how
 far its streams are.
 
-Nothing of it is kept. What cannot be distinguished any more, since only sums are kept of what streams took in, is said
-as both.
+It is worked out when somebody asks. Only totals of streams are kept, so some answers name two possible causes.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from braid.operators.derived import behind
+from braid.operators.derived import queries_behind
 from braid.operators.event_times import ENDED
 from braid.operators.windows import SessionWindow, Window, sliding
 from braid.session.state.catalog import Catalog
@@ -66,7 +65,7 @@ def waiting_for(
     unheard = next(_unheard(record, streams), None)
     if unheard is not None:
         return unheard
-    window = _final_window(record)
+    window = _window_on_close(record)
     return _filtered(record) if window is None else _of_windows(record, window, [state for _, state in streams])
 
 
@@ -75,24 +74,24 @@ def open_window(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
 
     It is of a query that runs and has rows; None where its rows wait for no watermark, or its streams have ended.
     """
-    window = _final_window(record)
+    window = _window_on_close(record)
     if not record.rows_out or record.state != RUNNING or window is None:
         return None
     streams = [state for stream in record.stream_names if (state := catalog.by_id(stream)) is not None]
-    last = min(_waited_for(streams), key=_reached, default=None)
-    if last is None or last.watermark is None or last.watermark == ENDED:
+    slowest = min(_waited_for(streams), key=_reached, default=None)
+    if slowest is None or slowest.watermark is None or slowest.watermark == ENDED:
         return None
     fixed = sliding(window)
-    end = window.last_end(last.clock or last.watermark) if fixed is None else _end_after(fixed, last.watermark)
-    if end <= last.watermark:
+    end = window.last_end(slowest.clock or slowest.watermark) if fixed is None else _end_after(fixed, slowest.watermark)
+    if end <= slowest.watermark:
         return None  # no session is open
     which = "the last session" if fixed is None else "the next window"
-    waiting = _not_over(last, last.watermark, end, which=which)
+    waiting = _not_over(slowest, slowest.watermark, end, which=which)
     del waiting["reason"]
     return waiting
 
 
-def _final_window(record: QueryRecord) -> Window | SessionWindow | None:
+def _window_on_close(record: QueryRecord) -> Window | SessionWindow | None:
     """Return the window of a query whose rows come when the watermark has passed it."""
     window, emit = record.query.window, record.query.emit
     return None if window is None or emit.delay_us is not None or not emit.after_watermark else window
@@ -195,7 +194,7 @@ def _nothing_came(state: StreamState, since: int | None) -> dict[str, Any]:
 
 def _no_row_of_a_query(state: StreamState, since: int | None) -> dict[str, Any]:
     name = state.definition.name
-    read = behind(state.definition)[0].id
+    read = queries_behind(state.definition)[0].id
     whose = f"GET /queries/{read} (braid results {read}) says what that waits for."
     if since is None:
         return _reason("no_tuple", f"Query {name}, which it reads, has given no row since. {whose}", name)
@@ -240,35 +239,35 @@ def _filtered(record: QueryRecord) -> dict[str, Any]:
 def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: list[StreamState]) -> dict[str, Any]:
     """Return why no window has given a row: it is not over, or nothing in it is let through."""
     waited_for = _waited_for(streams)
-    last = min(waited_for, key=_reached)
-    reached = last.watermark
+    slowest = min(waited_for, key=_reached)
+    reached = slowest.watermark
     if reached is None:
-        return _nothing_came(last, None)
+        return _nothing_came(slowest, None)
     begun = [since for since in (record.active_from or {}).values() if since is not None]
     fixed = sliding(window)
     if fixed is None:
-        end = window.last_end(last.clock or reached)
+        end = window.last_end(slowest.clock or reached)
         if reached < end:
-            return _not_over(last, reached, end, "A session ends when nothing of it came for its gap.")
+            return _not_over(slowest, reached, end, "A session ends when nothing of it came for its gap.")
         detail = "All sessions have ended, and none gave a row: WHERE, HAVING or a join lets none through."
-        return _reason("filtered", detail, last.definition.name, reached)
+        return _reason("filtered", detail, slowest.definition.name, reached)
     first_end = _end_after(fixed, max(begin + 1 for begin in begun)) if begun else None
     next_end = _end_after(fixed, reached)
     fired = min((state.fired for state in waited_for if state.fired is not None), default=None)
     if first_end is None:
         hint = "Windows before that had no row, or WHERE and HAVING let none through."
-        return _not_over(last, reached, next_end, hint)
+        return _not_over(slowest, reached, next_end, hint)
     if reached < first_end:
-        return _not_over(last, reached, first_end, which="the query's first window")
+        return _not_over(slowest, reached, first_end, which="the query's first window")
     if fired is not None and fired < first_end:
-        detail = f"The watermark of stream {last.definition.name} has passed the first window; its rows are formed."
-        return _reason("watermark", detail, last.definition.name, reached, first_end)
+        detail = f"The watermark of stream {slowest.definition.name} has passed the first window; its rows are formed."
+        return _reason("watermark", detail, slowest.definition.name, reached, first_end)
     detail = (
         f"Windows have ended, the first at {rfc3339(first_end)}, and none gave a row: WHERE, HAVING or a join lets no"
         f" row of them through, or none lies in them. The next ends at {rfc3339(next_end)}, the watermark is"
         f" {rfc3339(reached)}."
     )
-    return _reason("filtered", detail, last.definition.name, reached, next_end)
+    return _reason("filtered", detail, slowest.definition.name, reached, next_end)
 
 
 def _waited_for(streams: list[StreamState]) -> list[StreamState]:

@@ -114,7 +114,7 @@ class SinkDeliveries:
                 self._paused.discard(query.id)
         for query_id in self._paused:
             record = state.queries.find(query_id)
-            if record is None or record.is_finished:
+            if record is None or record.has_ended:
                 changes.finished.append(query_id)
         self._paused.difference_update(changes.finished)
         return changes
@@ -234,5 +234,5 @@ def _delivered(record: QueryRecord, active_epoch: int) -> DeliveredQuery | None:
         query=record.query,
         sink=sink,
         deployments=deployments,
-        is_over=record.is_finished and deployments[-1].freed_epoch is not None,
+        is_over=record.has_ended and deployments[-1].freed_epoch is not None,
     )

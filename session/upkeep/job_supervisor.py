@@ -1,7 +1,7 @@
 """Keep the Spark driver running, with the JVM and the workers that it starts.
 
 The Spark driver writes files in the data directory: ``job.json`` with the process ids of itself and of its JVM (and
-when those processes were created, because ids are reused), ``ready.json`` with its own id once its first batch is
+when those processes were created, because ids are reused), ``ready.json`` with its own id once its first batches are
 committed, and ``failing.json`` with its own id and how often the query ended in a row, until it is ready again. Once a
 process of the job has found a file missing or damaged without which no batch can be run, ``damaged.json`` says so: then
 the driver ends and is not started again, because only a backup helps.
@@ -50,7 +50,7 @@ class JobSupervisor(Supervisor):
         super().start()
 
     def is_ready(self) -> bool:
-        """Whether the child that runs now has committed its first batch, and gets on."""
+        """Whether the child that runs now has committed its first batches, and gets on."""
         if self.stall is not None or self._storage.exists(DAMAGED):
             return False
         ready = _read_json(self._storage, READY_FILE).get("pid")
@@ -81,7 +81,7 @@ class JobSupervisor(Supervisor):
                 f"The Spark job is being restarted; it ended {self.deaths} times, the last time with"
                 f" {self._last_end}. Its log is {self.log_file}."
             )
-        return "The Spark job is starting; its first batch is not committed yet."
+        return "The Spark job is starting; its first batches are not committed yet."
 
     def members(self) -> list[psutil.Process]:
         """Return the processes of the job that run: the driver, its JVM, and all that they started."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from braid.sources.core.replays import is_replay, origin_of
 
 CONNECTOR = "query"
-FIRST = 1 << 40
+FIRST_ROW = 1 << 40
 """The number of the first row that a derived stream has; rows that were there before it have lower ones."""
 
 _PREFIX, _BETWEEN = "q-", "+"

@@ -120,7 +120,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     assert (values["braid_executors", ()], values["braid_executors_wanted", ()]) == (1, 2)
     assert values["braid_batch_duration_seconds_count", ()] == rest.batches.seq
     assert values["braid_batch_tuples_sum", ()] == 2
-    assert values["braid_queries_retired_total", ()] == 0
+    assert values["braid_queries_ended_total", ()] == 0
     assert values["braid_query_cost_share_ratio", (query["id"],)] == pytest.approx(1, rel=0.01)
     assert values["braid_query_stream_info", (query["id"], "purchases")] == 1
     assert values["braid_stream_query_tuples_total", ("purchases",)] == 2
@@ -184,7 +184,7 @@ def test_queries_that_are_over_are_counted(rest: Rest) -> None:
         rest.retire(query["id"])
     rest.query()
     values = samples(rest)
-    assert values["braid_queries_retired_total", ()] == values["braid_queries_deleted_total", ()] == 2
+    assert values["braid_queries_ended_total", ()] == values["braid_queries_deleted_total", ()] == 2
 
 
 def test_no_latency_target_is_no_series(tmp_path: Path) -> None:

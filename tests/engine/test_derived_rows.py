@@ -15,11 +15,11 @@ from braid.engine.planning.derived_rows import (
     still_there,
 )
 from braid.engine.planning.offsets import Offset, QueryProgress
-from braid.operators.derived import Behind, behind, derived_stream, with_successor
+from braid.operators.derived import QueryBehind, derived_stream, queries_behind, with_successor
 from braid.operators.event_times import ENDED
 from braid.operators.queries import Query
 from braid.sources.connectors.connector import Extent
-from braid.sources.core.derived import FIRST
+from braid.sources.core.derived import FIRST_ROW as FIRST
 from braid.sources.core.schema import StreamDefinition
 from tests.session.sql.catalog import CATALOG, plan
 
@@ -33,7 +33,9 @@ def has_slot(query: str) -> bool:  # noqa: ARG001 - all have
 
 
 def derived(**queries: Query) -> StreamDefinition:
-    behind = [Behind(name.replace("_", "-"), query, number) for number, (name, query) in enumerate(queries.items())]
+    behind = [
+        QueryBehind(name.replace("_", "-"), query, number) for number, (name, query) in enumerate(queries.items())
+    ]
     return derived_stream("+".join(each.id for each in behind), "rows", behind)
 
 
@@ -68,12 +70,18 @@ def test_a_stream_that_is_new_begins_with_what_comes_next() -> None:
     new = {"0": Extent(FIRST + 9, FIRST + 9), "1": Extent(FIRST, FIRST)}
     assert extents_of(stream, emitted, {}) == new
     reached = {stream.id: {"0": FIRST + 3, "1": FIRST}}
-    assert extents_of(stream, emitted, reached) == {"0": Extent(FIRST, FIRST + 9), "1": Extent(FIRST, FIRST)}
+    assert extents_of(stream, emitted, reached) == {
+        "0": Extent(FIRST, FIRST + 9),
+        "1": Extent(FIRST, FIRST),
+    }
 
 
 def test_the_watermark_rises_with_the_batch_that_reads_all_rows_before_it() -> None:
     stream = derived(q_1=WINDOWED, q_2=SELECTED)
-    streams, emitted = {stream.id: stream}, {"q-1": QueryProgress(FIRST + 9, 16), "q-2": QueryProgress(FIRST + 1, 12)}
+    streams, emitted = (
+        {stream.id: stream},
+        {"q-1": QueryProgress(FIRST + 9, 16), "q-2": QueryProgress(FIRST + 1, 12)},
+    )
     all_read = {stream.id: {"0": FIRST + 9, "1": FIRST + 1}, "s-1": {"0": 3}}
     assert raised_by_rows(streams, emitted, all_read, {"watermarks": {}}, has_slot) == {stream.id: 12}
     assert raised_by_rows(streams, emitted, all_read, {"watermarks": {stream.id: 12}}, has_slot) == {}
@@ -86,8 +94,11 @@ def test_the_watermark_rises_with_the_batch_that_reads_all_rows_before_it() -> N
 
 
 def test_a_query_that_was_replaced_is_waited_for_while_it_has_a_slot() -> None:
-    stream = with_successor(derived(q_1=WINDOWED), "q-1", Behind("q-5", WINDOWED), lambda _: True)
-    streams, emitted = {stream.id: stream}, {"q-1": QueryProgress(FIRST + 9, 12), "q-5": QueryProgress(FIRST + 1, 16)}
+    stream = with_successor(derived(q_1=WINDOWED), "q-1", QueryBehind("q-5", WINDOWED), lambda _: True)
+    streams, emitted = (
+        {stream.id: stream},
+        {"q-1": QueryProgress(FIRST + 9, 12), "q-5": QueryProgress(FIRST + 1, 16)},
+    )
     assert extents_of(stream, emitted, {"q-1": {"0": FIRST + 3}}) == {
         "0": Extent(FIRST, FIRST + 9),
         "1": Extent(FIRST + 1, FIRST + 1),
@@ -103,9 +114,12 @@ def test_a_query_that_was_replaced_is_waited_for_while_it_has_a_slot() -> None:
 
 
 def test_partitions_of_queries_that_are_needed_no_more_are_forgotten() -> None:
-    once = with_successor(derived(q_1=WINDOWED), "q-1", Behind("q-5", WINDOWED), lambda _: True)
-    twice = with_successor(once, "q-5", Behind("q-7", SELECTED), lambda former: former.id != "q-1")
-    assert [(each.id, each.number, each.successor) for each in behind(twice)] == [("q-7", 2, None), ("q-5", 1, "q-7")]
+    once = with_successor(derived(q_1=WINDOWED), "q-1", QueryBehind("q-5", WINDOWED), lambda _: True)
+    twice = with_successor(once, "q-5", QueryBehind("q-7", SELECTED), lambda former: former.id != "q-1")
+    assert [(each.id, each.number, each.successor) for each in queries_behind(twice)] == [
+        ("q-7", 2, None),
+        ("q-5", 1, "q-7"),
+    ]
     reached = {"q-1": {"0": FIRST, "1": FIRST + 2, "2": FIRST}, "s-1": {"0": 7}}
     kept = {"q-1": {"1": FIRST + 2, "2": FIRST}, "s-1": {"0": 7}}
     assert still_there(reached, {"q-1": twice, "s-1": CATALOG["purchases"]}) == kept
@@ -113,8 +127,8 @@ def test_partitions_of_queries_that_are_needed_no_more_are_forgotten() -> None:
 
 def test_a_risen_watermark_is_waited_for_by_windows_over_it_and_over_what_is_selected_from_it() -> None:
     inner = derived(q_1=WINDOWED)
-    selected = derived_stream("q-2", "q", [Behind("q-2", SELECTED.reading({"s-1": "q-1"}))])
-    windowed = derived_stream("q-3", "q", [Behind("q-3", WINDOWED.reading({"s-1": "q-1"}))])
+    selected = derived_stream("q-2", "q", [QueryBehind("q-2", SELECTED.reading({"s-1": "q-1"}))])
+    windowed = derived_stream("q-3", "q", [QueryBehind("q-3", WINDOWED.reading({"s-1": "q-1"}))])
     streams = {each.id: each for each in (inner, selected, windowed)}
     assert is_awaited("q-1", streams, lambda stream: stream == "q-1")
     assert is_awaited("q-1", streams, lambda stream: stream == "q-2")

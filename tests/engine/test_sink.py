@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from braid.engine.sink import RouterWriter, StagedRows, publish, sweep_unpublished
-from braid.engine.wire import BLOCK, PROGRESS, STATE
+from braid.engine.wire import BLOCK, OUTCOME, PROGRESS
 from braid.sources.core.errors import NotReady
 from braid.sources.core.record_log import RecordLog
 from braid.sources.core.storage import Storage
@@ -43,7 +43,7 @@ def rows_of(seq: int, block: str, epoch: int = 1, tuples: Sequence[str] = ()) ->
     return [
         (BLOCK, orjson.dumps(entry).decode()),
         (PROGRESS, orjson.dumps(progress).decode()),
-        (STATE, orjson.dumps(partition).decode()),
+        (OUTCOME, orjson.dumps(partition).decode()),
     ]
 
 
@@ -78,7 +78,7 @@ def test_a_batch_that_partitions_saw_differently_is_not_published(storage: Stora
     """Source tasks that ran again after some partitions were done may have read other than the first time."""
     other_partition = {"partition": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
     with pytest.raises(NotReady, match="the same batch 1"):
-        publish(storage, 1, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other_partition).decode())])
+        publish(storage, 1, [*rows_of(1, "results/a"), (OUTCOME, orjson.dumps(other_partition).decode())])
     assert RecordLog(storage, "batches").latest() == 0
     assert not storage.names("activations")
 
@@ -90,7 +90,10 @@ def test_the_record_says_when_the_first_delay_of_any_partition_runs_out(storage:
         publish(
             storage,
             seq,
-            [*rows_of(seq, "results/a", seq), *((STATE, orjson.dumps(partition).decode()) for partition in partitions)],
+            [
+                *rows_of(seq, "results/a", seq),
+                *((OUTCOME, orjson.dumps(partition).decode()) for partition in partitions),
+            ],
         )
     records = RecordLog(storage, "batches")
     assert [records.read(seq)["emit_due_us"] for seq in (1, 2, 3)] == [None, 7, 3]

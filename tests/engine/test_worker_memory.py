@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from braid.engine.spark import worker_memory
-from braid.engine.spark.worker_memory import set_aside
+from braid.engine.spark.worker_memory import freeze_garbage
 
 
 class Node:
@@ -27,34 +27,34 @@ def _unfrozen() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_is_alive_is_set_aside() -> None:
+def test_what_is_alive_is_frozen() -> None:
     gc.unfreeze()
     node = Node()
     gc.collect()
-    set_aside()
+    freeze_garbage()
     assert gc.get_freeze_count() > 1000
     assert not any(collected is node for collected in gc.get_objects())
 
 
 def test_cycles_that_a_task_leaves_behind_are_collected() -> None:
     gc.collect()
-    set_aside()
+    freeze_garbage()
     reference = weakref.ref(Node())
     gc.collect()
     assert reference() is None
 
 
-def test_cycles_that_were_set_aside_go_with_the_next_full_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cycles_that_were_frozen_go_with_the_next_full_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_memory, "_TASKS_BETWEEN_FULL_COLLECTIONS", 5)
     node: Node | None = Node()
     reference = weakref.ref(node)
     gc.collect()
     while not gc.get_freeze_count():
-        set_aside()
+        freeze_garbage()
     node = None
     for _ in range(5):
         gc.collect()
-        set_aside()
+        freeze_garbage()
     gc.collect()
     assert reference() is None
 

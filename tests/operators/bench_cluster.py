@@ -20,7 +20,7 @@ from braid.engine.planning.batch_progress import progress_of
 from braid.engine.planning.offsets import Offset
 from braid.engine.sink import publish
 from braid.engine.source_task import SourceTasks
-from braid.engine.wire import BLOCK, PROGRESS, STATE, to_batch
+from braid.engine.wire import BLOCK, OUTCOME, PROGRESS, to_batch
 from braid.operators.live_queries import LiveQueries
 from braid.operators.stream_operators import StreamOperators
 from braid.sources.core.record_log import RecordLog
@@ -76,7 +76,7 @@ def test_publishing_a_batch(benchmark: Any, storage: Storage, partitions: int, f
     block = {"path": "results/x", "kind": "aggregation", "slots": slots, "counts": slots, "latest_event_us": times}
     state = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}, "path": None, "partition": 0}
     rows = [(PROGRESS, orjson.dumps(progress).decode())]
-    rows += [(kind, orjson.dumps(body).decode()) for kind, body in ((BLOCK, block), (STATE, state))] * partitions
+    rows += [(kind, orjson.dumps(body).decode()) for kind, body in ((BLOCK, block), (OUTCOME, state))] * partitions
     log = RecordLog(storage, BATCHES)
 
     def run() -> None:

@@ -69,7 +69,7 @@ class Job:
         """Return a planner as a process that has just started has it."""
         planner = Planner(self.storage, 1.0, lambda: self.now_us * 1000)
         planner._warm_ups = 0
-        planner._start.apart_us = 0
+        planner._pacing.apart_us = 0
         return planner
 
     def push(self, stream: str, rows: Sequence[Row]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from braid.operators.derived import Behind, as_tuples, behind, derived_stream, with_time
+from braid.operators.derived import QueryBehind, as_tuples, derived_stream, queries_behind, with_time
 from braid.operators.evaluation import evaluate
 from braid.operators.queries import Query, Selection
 from braid.operators.result_rows import compute_outputs
@@ -28,8 +28,8 @@ ROW: dict[str, Any] = {
 
 
 def tuples_of(query: Query, columns: pa.Table) -> tuple[StreamDefinition, pa.RecordBatch]:
-    stream = derived_stream("q-1", "q", [Behind("q-1", query)])
-    (each,) = behind(StreamDefinition.from_json(stream.to_json()))
+    stream = derived_stream("q-1", "q", [QueryBehind("q-1", query)])
+    (each,) = queries_behind(StreamDefinition.from_json(stream.to_json()))
     assert each.query == query
     timed = with_time(each.query)
     return stream, as_tuples(compute_outputs(timed, columns, columns.num_rows), stream, timed)

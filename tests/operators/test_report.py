@@ -13,7 +13,7 @@ from braid.operators.report import (
     ChunkWork,
     Work,
     draw_sample,
-    is_due,
+    is_report_due,
     merged,
     read_sample,
 )
@@ -22,7 +22,7 @@ from braid.operators.report import (
 @pytest.mark.parametrize(("start", "end", "due"), [(0, 1_700_000, True), (1_700_000, 1_999_999, False), (7, 7, False)])
 def test_the_first_batch_of_a_second_tells(start: int, end: int, due: bool) -> None:
     assert REPORT_EVERY_US == 1_000_000
-    assert is_due(start, end) == due
+    assert is_report_due(start, end) == due
 
 
 def test_work_is_told_once_and_added_up() -> None:

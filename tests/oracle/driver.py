@@ -65,7 +65,7 @@ class Registered:
     rows: list[Json] = field(default_factory=list)
 
     @property
-    def is_changelog(self) -> bool:
+    def emits_changes(self) -> bool:
         """Whether it answers changes."""
         return isinstance(self.query, Aggregation) and bool(self.query.emit)
 
@@ -126,7 +126,7 @@ class Driver:
                         self.delete(_chosen(self.running, step.positions))
                     case Pause():
                         self.pause(
-                            _chosen([r for r in self.running if not (r.paused or r.is_changelog)], step.positions)
+                            _chosen([r for r in self.running if not (r.paused or r.emits_changes)], step.positions)
                         )
                     case Resume():
                         self.resume(_chosen([r for r in self.running if r.paused], step.positions))
@@ -208,7 +208,7 @@ class Driver:
     def resume(self, chosen: Sequence[Registered]) -> None:
         """Resume queries; one that answers changes has to have drained, so that those of each deployment are known."""
         for registered in chosen:
-            if registered.is_changelog:
+            if registered.emits_changes:
                 query = partial(self.api.query, registered.id)
                 wait_until(lambda query=query: query()["slot"] is None, SETTLE_SECONDS, f"{registered.id} has drained")  # type: ignore[misc]
                 registered.marks.append(len(self.api.page(registered.id, limit=100_000)["rows"]))

@@ -65,7 +65,7 @@ def check_query(driver: Driver, registered: Registered, recompute: Recompute) ->
     if registered.followed and registered.followed != registered.rows[: len(registered.followed)]:
         complaints.append("the pages read while it ran must be the first rows of all it answered, they are not")
     output = query.output(schema)
-    changelog = registered.is_changelog
+    changelog = registered.emits_changes
     try:
         rows_left = folded(registered, lives) if changelog else registered.rows
         rows = [decode_row(output, row) for row in rows_left]

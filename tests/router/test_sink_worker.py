@@ -108,7 +108,7 @@ def test_nobody_waits_while_the_log_is_listed(tmp_path: Path) -> None:
 
     with delivering(tmp_path, slow) as (worker, delivery):
         assert is_listing.wait(SECONDS)
-        thread = threading.Thread(target=worker.rest_quietly, daemon=True)
+        thread = threading.Thread(target=worker.checkpoint_idle, daemon=True)
         thread.start()
         thread.join(SECONDS / 4)
         hung = thread.is_alive()

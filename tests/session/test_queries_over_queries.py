@@ -17,7 +17,7 @@ from braid.session.commands.admission import Owner
 from braid.session.commands.query_requests import QueryRequest, Replacement
 from braid.session.commands.relations import MAX_LEVELS
 from braid.session.state import query_table
-from braid.sources.core.derived import FIRST
+from braid.sources.core.derived import FIRST_ROW
 from braid.sources.core.errors import Conflict, LimitReached, NotAllowed, Overloaded, UnknownObject
 from tests.session.driver import BEGINNING, SECOND, Driver
 from tests.session.relations import INNER, OVER, states, streams
@@ -277,12 +277,12 @@ def test_a_query_that_starts_in_the_past_of_rows_replays_them(driver: Driver) ->
     past_rows = driver.session.past_rows(results)
     results.absorb(record)
     past_rows.absorb(record)
-    assert past_of(driver.storage, f"q-1.{outer}", {}) == {"0": FIRST - 7}
+    assert past_of(driver.storage, f"q-1.{outer}", {}) == {"0": FIRST_ROW - 7}
     described = driver.session.lookup.describe(outer)
     assert (described["state"], described["active_from"]) == ("CATCHING_UP", {"revenue": None})
     since = driver.state.queries[bounded].sees_after
     assert since == {f"q-1.{outer}": BEGINNING + (40 - 2 - 30) * SECOND - 1}
-    driver.batch(joined={f"q-1.{outer}": {"0": FIRST}})
+    driver.batch(joined={f"q-1.{outer}": {"0": FIRST_ROW}})
     assert driver.session.lookup.describe(outer)["state"] == "RUNNING"
     assert driver.recovered() == driver.observed()
     with pytest.raises(Conflict, match="read its rows"):

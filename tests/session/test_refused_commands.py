@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from braid.session.commands.query_requests import QueryRequest
-from braid.session.commands.writer import Started
+from braid.session.commands.writer import Submission
 from braid.session.log.journal import Journal
 from braid.session.shared_session import SharedSession
 from braid.sources.core.errors import (
@@ -123,7 +123,7 @@ def test_commands_that_cannot_reach_the_disk_together_change_nothing(
     running, paused = driver.run(CHEAP, CHEAP)
     queries.begin_pause(paused).wait()
     before = driver.observed()
-    begun: list[Started] = []
+    begun: list[Submission] = []
 
     def begin_all() -> None:
         """All wait while the writer does this, so they make one group."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from braid.operators.derived import behind
+from braid.operators.derived import queries_behind
 from braid.session.commands.query_requests import Replacement
 from braid.sources.core.errors import Conflict
 from tests.session.driver import Driver
@@ -13,7 +13,7 @@ from tests.session.relations import INNER, OVER, states, streams
 
 def behind_stream(driver: Driver, stream: str) -> list[tuple[str, int, str | None]]:
     definition = next(s.definition for s in driver.state.catalog.states() if s.definition.id == stream)
-    return [(each.id, each.number, each.successor) for each in behind(definition)]
+    return [(each.id, each.number, each.successor) for each in queries_behind(definition)]
 
 
 def test_who_reads_a_query_reads_the_one_that_takes_its_place(driver: Driver) -> None:

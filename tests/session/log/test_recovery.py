@@ -95,8 +95,8 @@ def take(driver: Driver, step: Step, at: int) -> None:
     """Take one step of a random history; what the session refuses is part of it."""
     kind, number, kind_number = step
     name = NAMES[number % 2]
-    alive = [q for q in driver.state.queries.values() if not q.is_finished]
-    placed = [q for q in driver.state.active.queries if not q.is_finished]
+    alive = [q for q in driver.state.queries.values() if not q.has_ended]
+    placed = [q for q in driver.state.active.queries if not q.has_ended]
     match kind:
         case "create" if name in driver.state.catalog:
             sql = [(SELECTION, AGGREGATION, TESTED_JOIN)[(number + i) % 3] for i in range(kind_number + 1)]
@@ -172,18 +172,18 @@ def check_invariants(driver: Driver) -> None:
             assert not query.is_ending
             assert query.active_from is not None
             assert query.deployed_us is not None
-        assert (query.finished_us is not None) == query.is_finished
+        assert (query.finished_us is not None) == query.has_ended
         if query.state == DRAINING and query.active_to is not None and query.freed_epoch is None:
             assert query.id in state.draining
         check_deployments(state, query)
     for stream in state.catalog.states():
         using = [q for q in state.queries.values() if stream.definition.id in q.stream_names]
-        assert stream.users == sum(not q.is_finished for q in using)
+        assert stream.users == sum(not q.has_ended for q in using)
     for table in state.catalog.tables():
         looking = [
             q for q in state.queries.values() if any(k.table == table.definition.id for k in lookups_of(q.query))
         ]
-        assert table.users == sum(not q.is_finished for q in looking)
+        assert table.users == sum(not q.has_ended for q in looking)
     check_tables(driver)
     assert [query.id for query in state.active.queries] == [
         q.id
@@ -214,7 +214,7 @@ def check_tables(driver: Driver) -> None:
             planned = active if table is None else state.catalog.refreshed().current(lookup)
             for version in (active.version, planned.version):
                 assert driver.storage.exists(version_path(version)), "the rows of a query's table are kept"
-            if not query.is_finished:
+            if not query.has_ended:
                 assert driver.rows_in(planned.version) == driver.table_rows[query.id]
                 is_created = query.epoch is not None and query.epoch <= state.active_epoch
                 is_placed = is_created and not query.is_freed(state.active_epoch)

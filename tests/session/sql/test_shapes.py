@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braid.operators.derived import Behind, derived_stream
+from braid.operators.derived import QueryBehind, derived_stream
 from braid.session.sql.parser import parse_statement
 from braid.session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
 from braid.session.sql.statements import CreateQuery, Select
@@ -50,7 +50,7 @@ SHAPES = (
 
 
 def rows_of(name: str, query_id: str, sql: str) -> StreamDefinition:
-    return derived_stream(query_id, name, [Behind(query_id, plan_select(sql, CATALOG))])
+    return derived_stream(query_id, name, [QueryBehind(query_id, plan_select(sql, CATALOG))])
 
 
 INNER = "SELECT gem_pack, SUM(price) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY gem_pack"

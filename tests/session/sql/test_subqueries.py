@@ -148,9 +148,9 @@ def test_star_leaves_the_event_time_out() -> None:
 
 
 def test_a_derived_stream_knows_the_windows_of_its_rows() -> None:
-    from braid.operators.derived import Behind
+    from braid.operators.derived import QueryBehind
 
-    stream = derived_stream("q-1", "q", [Behind("q-1", plan_select(INNER, CATALOG))])
+    stream = derived_stream("q-1", "q", [QueryBehind("q-1", plan_select(INNER, CATALOG))])
     found = window_behind(stream)
     assert found is not None
     assert (found.window.size_us, found.starts, found.ends) == (10 * SECOND, {"window_start#"}, {"window_end#"})

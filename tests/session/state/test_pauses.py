@@ -136,7 +136,7 @@ class World:
 def take(world: World, kind: str, number: int) -> None:
     """Take a step; what the session refuses is part of it."""
     driver, session = world.driver, world.driver.session
-    alive = [query for query in driver.state.queries.values() if not query.is_finished]
+    alive = [query for query in driver.state.queries.values() if not query.has_ended]
     query = alive[number % len(alive)] if alive else None
     match kind:
         case "batch":

@@ -115,7 +115,7 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
         deliveries = new_follower(driver).deliveries
         for query_id, delivered in deliveries.queries.items():
             record = driver.state.queries.find(query_id)
-            is_over = record is None or (record.is_finished and delivered.open_slot is None)
+            is_over = record is None or (record.has_ended and delivered.open_slot is None)
             assert delivered.is_over == is_over, query_id
         for epoch, expected in holders.items():
             slots = {delivered.id: delivered.slot_at(epoch) for delivered in deliveries.queries.values()}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.engine.planning.batch_start import BatchStart, ExpectedEnds, ReadingTime
+from braid.engine.planning.batch_pacing import BatchPacing, ExpectedEnds, ReadingTime
 from braid.operators.joins.query import Join, JoinInput
 from braid.operators.queries import Query, Selection
 from braid.operators.query_parts import Output
@@ -76,17 +76,17 @@ def test_queries_that_wait_for_no_window_have_always_ended() -> None:
 
 
 def latencies(
-    start: BatchStart, fixed: float, share: float, period: float, delay: Callable[[int], float], seconds: int = 60
+    pacing: BatchPacing, fixed: float, share: float, period: float, delay: Callable[[int], float], seconds: int = 60
 ) -> np.ndarray:
     """Return how long after its end each window of ``period`` seconds has rows, after a while.
 
     A batch takes ``fixed`` seconds and a ``share`` of the time whose tuples it reads.
     """
-    return run(start, fixed, share, period, delay, seconds)[0]
+    return run(pacing, fixed, share, period, delay, seconds)[0]
 
 
 def run(
-    start: BatchStart,
+    pacing: BatchPacing,
     fixed: float,
     share: float,
     period: float,
@@ -98,7 +98,7 @@ def run(
     now = before = 0.05
     due, latencies_us, number = period, [], 0
     while now < seconds:
-        if start.is_too_early(round(before * 1e6), round(now * 1e6), now - before, [STREAM.id]):
+        if pacing.is_too_early(round(before * 1e6), round(now * 1e6), now - before, [STREAM.id]):
             now += 0.01  # Spark asks again
             continue
         watermark, number = now - delay(number), number + 1
@@ -110,7 +110,7 @@ def run(
             "watermarks": {STREAM.id: round(watermark * 1e6)},
             "streams": {STREAM.id: {"tuples": 1}},
         }
-        start.learn(record, now - before, round(duration * 1e6))
+        pacing.learn(record, now - before, round(duration * 1e6))
         before, now = now, now + duration
         while due <= watermark:
             latencies_us.append(now - due)
@@ -118,55 +118,55 @@ def run(
     return np.array(latencies_us[len(latencies_us) // 3 :]), number / seconds
 
 
-def start_with(*queries: Query) -> BatchStart:
+def pacing_with(*queries: Query) -> BatchPacing:
     """Return a decision over some queries."""
-    start = BatchStart()
+    pacing = BatchPacing()
     for number, query in enumerate(queries):
-        start.ends.add(str(number), query)
-    return start
+        pacing.window_ends.add(str(number), query)
+    return pacing
 
 
-def is_too_early(start: BatchStart, before_us: int, now_us: int) -> bool:
+def is_too_early(pacing: BatchPacing, before_us: int, now_us: int) -> bool:
     """Return whether a batch that reads what the stream had since the one before is too early."""
-    return start.is_too_early(before_us, now_us, (now_us - before_us) / SECOND, [STREAM.id])
+    return pacing.is_too_early(before_us, now_us, (now_us - before_us) / SECOND, [STREAM.id])
 
 
 @pytest.mark.parametrize(("fixed", "share"), [(0.2, 0.1), (0.2, 0.5), (0.2, 0.75), (0.3, 0.6)])
 def test_windows_that_end_each_second_have_their_rows_sooner(fixed: float, share: float) -> None:
     query = aggregation(window=Window(SECOND, SECOND))
-    waiting = latencies(start_with(query), fixed, share, 1.0, lambda n: 0.02 + 0.01 * (n % 3))
-    at_once = latencies(start_with(), fixed, share, 1.0, lambda n: 0.02 + 0.01 * (n % 3))
+    waiting = latencies(pacing_with(query), fixed, share, 1.0, lambda n: 0.02 + 0.01 * (n % 3))
+    at_once = latencies(pacing_with(), fixed, share, 1.0, lambda n: 0.02 + 0.01 * (n % 3))
     assert np.percentile(waiting, 95) < np.percentile(at_once, 95)
     assert waiting.mean() < 0.95 * at_once.mean()
 
 
 def test_no_batch_waits_for_windows_that_end_all_the_time() -> None:
-    start = start_with(*(aggregation(window=Window(SECOND, SECOND, offset * 2000)) for offset in range(500)))
-    latencies(start, 0.2, 0.5, 1.0, lambda _: 0.02)
-    assert not any(is_too_early(start, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(450, 1200))
+    pacing = pacing_with(*(aggregation(window=Window(SECOND, SECOND, offset * 2000)) for offset in range(500)))
+    latencies(pacing, 0.2, 0.5, 1.0, lambda _: 0.02)
+    assert not any(is_too_early(pacing, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(450, 1200))
 
 
 @pytest.mark.parametrize("delay", [lambda n: 0.1 * n, lambda n: 3.0 * (n % 2), lambda n: -0.5 * n])
 def test_no_batch_waits_where_nobody_knows_when_tuples_come(delay: Callable[[int], float]) -> None:
-    start = start_with(aggregation(window=Window(SECOND, SECOND)))
-    latencies(start, 0.2, 0.5, 1.0, delay)
-    assert not any(is_too_early(start, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(200, 1200))
+    pacing = pacing_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(pacing, 0.2, 0.5, 1.0, delay)
+    assert not any(is_too_early(pacing, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(200, 1200))
 
 
 def test_batches_are_some_time_apart() -> None:
-    start, before = BatchStart(), 70 * SECOND
-    assert [is_too_early(start, before, before + ms * 1000) for ms in (0, 1, 99, 100, 500)] == [True] * 3 + [False] * 2
-    assert not is_too_early(start, before, before - SECOND), "a clock that was set back"
+    pacing, before = BatchPacing(), 70 * SECOND
+    assert [is_too_early(pacing, before, before + ms * 1000) for ms in (0, 1, 99, 100, 500)] == [True] * 3 + [False] * 2
+    assert not is_too_early(pacing, before, before - SECOND), "a clock that was set back"
 
 
 def test_no_batch_waits_for_long() -> None:
-    start = start_with(aggregation(window=Window(SECOND, SECOND)))
-    latencies(start, 0.2, 0.0, 1.0, lambda _: 0.0)
-    early = [ms for ms in range(1000) if is_too_early(start, 69 * SECOND + 900_000, 70 * SECOND + ms * 1000)]
+    pacing = pacing_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(pacing, 0.2, 0.0, 1.0, lambda _: 0.0)
+    early = [ms for ms in range(1000) if is_too_early(pacing, 69 * SECOND + 900_000, 70 * SECOND + ms * 1000)]
     assert any(ms > 900 for ms in early)
     assert all(ms < 5 or ms > 900 for ms in early), "less than half of the 0.2 s that a batch takes"
-    start.learn({"planned_us": 71 * SECOND, "watermarks": {}, "streams": {}}, 1, 200_000)
-    assert not any(is_too_early(start, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(100, 1000)), "no stream"
+    pacing.learn({"planned_us": 71 * SECOND, "watermarks": {}, "streams": {}}, 1, 200_000)
+    assert not any(is_too_early(pacing, 70 * SECOND, 70 * SECOND + ms * 1000) for ms in range(100, 1000)), "no stream"
 
 
 def few(n: int) -> float:
@@ -179,9 +179,9 @@ def few(n: int) -> float:
 )
 def test_batches_that_fire_nothing_are_few(period: float, share: float, most: float) -> None:
     query = aggregation(window=Window(round(period * SECOND), round(period * SECOND)))
-    waiting, batches = run(start_with(query), 0.1, share, period, few)
+    waiting, batches = run(pacing_with(query), 0.1, share, period, few)
     always = Selection(STREAM.id, None, ())
-    at_once, batches_at_once = run(start_with(query, *[always] * 1000), 0.1, share, period, few)
+    at_once, batches_at_once = run(pacing_with(query, *[always] * 1000), 0.1, share, period, few)
     assert batches < most < batches_at_once
     assert waiting.mean() < 1.05 * at_once.mean()
 
@@ -189,19 +189,19 @@ def test_batches_that_fire_nothing_are_few(period: float, share: float, most: fl
 @pytest.mark.parametrize(("share", "firing"), [(0.3, 0.0), (0.45, 0.0), (0.3, 0.1), (0.4, 0.1)])
 def test_where_there_is_much_to_read_batches_run_that_leave_less_for_the_last_one(share: float, firing: float) -> None:
     query = aggregation(window=Window(SECOND, SECOND))
-    waiting, batches = run(start_with(query), 0.1, share, 1.0, few, firing=firing)
+    waiting, batches = run(pacing_with(query), 0.1, share, 1.0, few, firing=firing)
     always = Selection(STREAM.id, None, ())
-    at_once, batches_at_once = run(start_with(query, *[always] * 1000), 0.1, share, 1.0, few, firing=firing)
+    at_once, batches_at_once = run(pacing_with(query, *[always] * 1000), 0.1, share, 1.0, few, firing=firing)
     assert 2.3 < batches <= batches_at_once
     assert waiting.mean() < 1.05 * at_once.mean()
 
 
 def test_where_windows_of_other_streams_may_end_nobody_waits() -> None:
-    start = start_with(aggregation(window=Window(SECOND, SECOND)))
-    latencies(start, 0.1, 0.1, 1.0, few, seconds=61)
+    pacing = pacing_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(pacing, 0.1, 0.1, 1.0, few, seconds=61)
     now = 60 * SECOND + 500_000
-    assert start.is_too_early(now - 200_000, now, 0.2, [STREAM.id])
-    assert not start.is_too_early(now - 200_000, now, 0.2, [STREAM.id, OTHER])
+    assert pacing.is_too_early(now - 200_000, now, 0.2, [STREAM.id])
+    assert not pacing.is_too_early(now - 200_000, now, 0.2, [STREAM.id, OTHER])
 
 
 def test_the_time_that_reading_takes_follows_from_batches_of_different_sizes() -> None:
@@ -222,15 +222,15 @@ def test_the_time_that_reading_takes_follows_from_batches_of_different_sizes() -
 
 
 def test_a_batch_with_replays_has_room_until_the_next_windows_end() -> None:
-    start = start_with(aggregation(window=Window(SECOND, SECOND)))
-    assert start.room(0) is None, "nobody can tell yet"
-    latencies(start, 0.1, 0.1, 1.0, few, seconds=61)
-    assert start.room(60 * SECOND + 300_000) == math.inf
-    assert start.room(60 * SECOND + 500_000) == 0, "such a batch may take twice as long as those before it"
-    assert start.room(61 * SECOND + 500_000) == 0, "windows ended"
+    pacing = pacing_with(aggregation(window=Window(SECOND, SECOND)))
+    assert pacing.room(0) is None, "nobody can tell yet"
+    latencies(pacing, 0.1, 0.1, 1.0, few, seconds=61)
+    assert pacing.room(60 * SECOND + 300_000) == math.inf
+    assert pacing.room(60 * SECOND + 500_000) == 0, "such a batch may take twice as long as those before it"
+    assert pacing.room(61 * SECOND + 500_000) == 0, "windows ended"
     for number, size in enumerate((1000, 10_000, 2000, 8000)):
         planned_us = 61 * SECOND + 200_000 + number * 200_000
-        start.learn(
+        pacing.learn(
             {
                 "planned_us": planned_us,
                 "watermarks": {STREAM.id: planned_us - 12_000, "s-2.q-1": 5 * SECOND * number},
@@ -239,28 +239,28 @@ def test_a_batch_with_replays_has_room_until_the_next_windows_end() -> None:
             size,
             100_000 + 10 * size,
         )
-    half_a_second = start.room(61 * SECOND + 500_000)
+    half_a_second = pacing.room(61 * SECOND + 500_000)
     assert half_a_second is not None
     assert 100_000 + 10 * half_a_second == pytest.approx(500_000 / 1.5, rel=0.1)
-    assert start.room(61 * SECOND + 900_000) == 0
+    assert pacing.room(61 * SECOND + 900_000) == 0
 
 
 @pytest.mark.parametrize("sizes", [[1000] * 4, [1000, 10_000, 2000, 8000]])
 def test_where_batches_with_replays_overrun_the_next_have_less_room(sizes: list[int]) -> None:
-    start = start_with(aggregation(window=Window(SECOND, SECOND)))
-    latencies(start, 0.1, 0.1, 1.0, few, seconds=61)
+    pacing = pacing_with(aggregation(window=Window(SECOND, SECOND)))
+    latencies(pacing, 0.1, 0.1, 1.0, few, seconds=61)
 
     def learn(number: int, size: int, duration_us: int) -> None:
         planned_us = 61 * SECOND + 200_000 + number * 10_000
         watermarks = {STREAM.id: planned_us - 12_000, "s-2.q-1": number * SECOND}
         record = {"planned_us": planned_us, "watermarks": watermarks, "streams": {s: {"tuples": 1} for s in watermarks}}
-        start.learn(record, size, duration_us)
+        pacing.learn(record, size, duration_us)
 
     for number, size in enumerate(sizes):
         learn(number, size, 100_000 + 10 * size)
-    before = start.room(61 * SECOND + 500_000)
+    before = pacing.room(61 * SECOND + 500_000)
     learn(4, 1000, 4 * 110_000)
-    after = start.room(61 * SECOND + 500_000)
+    after = pacing.room(61 * SECOND + 500_000)
     assert before is not None
     assert before >= max(sizes), "no more than is known to fit where sizes were alike"
     assert after == 0, "there is not four times as long as one takes"

@@ -235,7 +235,7 @@ class ReadingTime:
         return self._line is not None and self._line[1] * size >= _MUCH * self._line[0]
 
 
-class BatchStart:
+class BatchPacing:
     """Decides whether a batch begins at once; ``ends`` must know the running queries.
 
     Batches begin ``apart_us`` after one another, or later.
@@ -243,7 +243,7 @@ class BatchStart:
 
     def __init__(self, apart_us: int = 100_000) -> None:
         self.apart_us = apart_us
-        self.ends = ExpectedEnds()
+        self.window_ends = ExpectedEnds()
         self._durations_us: deque[int] = deque(maxlen=_BATCHES // 2)
         self._delays: dict[str, deque[int]] = {}
         self._reached: dict[str, int] = {}
@@ -282,7 +282,7 @@ class BatchStart:
         """
         if len(self._durations_us) < _BATCHES // 2:
             return None
-        ended, next_us, _ = self.ends.around(self._expected_delays(self.duration_us), self._reached, now_us)
+        ended, next_us, _ = self.window_ends.around(self._expected_delays(self.duration_us), self._reached, now_us)
         if ended:
             return 0.0
         if next_us < 0:
@@ -313,7 +313,7 @@ class BatchStart:
             return False
         expected_us = self.duration_us
         delays = self._expected_delays(expected_us)
-        ended, next_us, ending = self.ends.around(delays, self._reached, now_us)
+        ended, next_us, ending = self.window_ends.around(delays, self._reached, now_us)
         if next_us < 0 or next_us * (ending + ended) < min(expected_us / 2, _LONGEST_US) * ending:
             return next_us >= 0
         if ended or now_us - before_us >= _MAX_APART_US or not delays.keys() >= set(streams):
