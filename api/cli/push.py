@@ -156,10 +156,11 @@ def push(
 
     Rows that do not fit the stream are counted as rejected and kept as dead letters; the others are
     accepted. Accepted rows that are late become dead letters, too. Where all rows are rejected the command
-    fails. A line of names tells the delimiter of CSV.
+    fails. A line of names tells the delimiter of CSV. --end alone, typed in a terminal, pushes nothing.
     """
     pushed = Pushed(stream, as_json, has_key=key is not None)
-    for name in files or ("-",):
+    is_only_the_end = end and not files and sys.stdin.isatty()
+    for name in files or (() if is_only_the_end else ("-",)):
         named_form = form or _SUFFIXES.get(Path(name).suffix.lower())
         file_form = named_form or "ndjson"
         if name == "-" and sys.stdin.isatty():
@@ -174,7 +175,8 @@ def push(
         braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
     if end:
         braid.end_stream(stream)
-    pushed.show()
+    if as_json or not is_only_the_end:
+        pushed.show()
     if end and not as_json:
         note(f"Stream {stream} has ended: its last windows close, and it takes no more rows.")
     if pushed.rejected and not pushed.accepted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from braid.api.cli.output import RowWriter, note
 from braid.api.cli.owned_query import announce, interruptible, leave_interrupted_line, owned_query, registration
 from braid.client import Client, ResultPage
 
+_QUIET_SECONDS = 10.0
 _FIRST_ROW_SECONDS = 5.0
 _PAGE_ROWS = 1000
 
@@ -120,7 +122,7 @@ def results(braid: Client, query_id: str, after: str | None, limit: int | None, 
                 note(f"cursor: {cursor}" + ("  (the end)" if end else ""))
                 open_window = described.get("open_window")
                 if open_window is not None and sys.stdout.isatty() and not (follow or end):
-                    note(f"More rows come with --follow. {open_window['detail']}")
+                    note(f"no further row yet: {open_window['detail']}")
 
 
 def _pages_so_far(braid: Client, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
@@ -143,7 +145,7 @@ def follow_and_retire(
         writer, hint = RowWriter(as_json), _NoRowHint()
         with catching_up(braid, owned.registered) as end_progress:
             for page in braid.follow_pages(owned.id, wait=_FIRST_ROW_SECONDS, max_rows=limit, on_empty=hint.tell):
-                hint.is_due = False
+                hint.note_rows()
                 if sys.stdout.isatty():
                     end_progress()
                 _note_gap(page)
@@ -159,19 +161,30 @@ def follow_and_retire(
 
 
 class _NoRowHint:
-    """Tells once why a query has given no row yet; not after its first row."""
+    """Tells once why a query has given no row yet and, in a terminal, once why it gives no further one."""
 
     def __init__(self) -> None:
-        self.is_due = True
+        self._is_due = self._is_further_due = True
+        self._rows_at: float | None = None
+
+    def note_rows(self) -> None:
+        """Take note that rows have come."""
+        self._is_due, self._rows_at = False, time.monotonic()
 
     def tell(self, query: Mapping[str, Any]) -> None:
         """Take the query as it is after a wait without rows."""
         if query.get("state") == "CATCHING_UP" and sys.stderr.isatty():
             return  # a progress bar tells it
-        waiting_for = query.get("waiting_for")
-        if self.is_due and waiting_for is not None:
-            self.is_due = False
+        waiting_for, open_window = query.get("waiting_for"), query.get("open_window")
+        if self._is_due and waiting_for is not None:
+            self._is_due = False
             note(f"no row yet: {waiting_for['detail']}")
+        elif self._is_further_due and open_window is not None and self._is_quiet() and sys.stderr.isatty():
+            self._is_further_due = False
+            note(f"no further row yet: {open_window['detail']}")
+
+    def _is_quiet(self) -> bool:
+        return self._rows_at is not None and time.monotonic() - self._rows_at >= _QUIET_SECONDS
 
 
 def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
@@ -181,7 +194,7 @@ def _note_set_aside(braid: Client, query: dict[str, Any]) -> None:
         stream = streams.get(name, {})  # none where the query reads another
         if count := stream.get("late"):
             click.echo(
-                f"{_were(count)} late in stream {name}: they came more than its LATENESS"
+                f"{_were(count)} late in stream {name}: {'it' if count == 1 else 'they'} came more than its LATENESS"
                 f" ({stream['lateness_seconds']:g} s) after later ones, as rows do that are pushed twice."
                 " Queries that ran then did not see them; one that starts at 'earliest' may."
                 f" `braid streams {name} --dead-letters` lists them.",

@@ -57,7 +57,9 @@ READY = Family("braid_ready", GAUGE, "1 while /readyz says yes, else 0.")
 JOB_RESTARTS = Family(
     "braid_job_restarts_total", COUNTER, "How often the job ended without being asked to, and was started anew."
 )
-JOB_STALLS = Family("braid_job_stalls_total", COUNTER, "How often the job showed no sign of life for stall_seconds.")
+JOB_STALLS = Family(
+    "braid_job_stalls_total", COUNTER, "How often the job showed no sign of life for stall_seconds after its start."
+)
 EXECUTORS = Family("braid_executors", GAUGE, "Executors that the job has.")
 EXECUTORS_WANTED = Family(
     "braid_executors_wanted", GAUGE, "Executors that the job should have; only where executors_max is not 0."

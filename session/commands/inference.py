@@ -32,7 +32,7 @@ from braid.sources.core.names import name_key
 from braid.sources.core.schema import TIMESTAMP, VARCHAR
 from braid.sources.core.storage import Storage
 from braid.sources.core.watermark_options import HOUR, MAX_FUTURE, NONE, SECOND, TIMESTAMP_FORMAT
-from braid.sources.inference.columns import EPOCH_WORDS, Inferred, times_within, words_of
+from braid.sources.inference.columns import Inferred, times_within, words_of
 from braid.sources.inference.event_time import EventTime, choose_event_time
 from braid.sources.inference.places import KAFKA, sample_place
 from braid.sources.inference.sample import CSV, JSON, MAX_WIDTH, PARQUET, Sample, sample_parquet, sample_texts
@@ -265,8 +265,7 @@ def _of_event_time(time_: EventTime) -> list[str]:
     if column.nulls:
         such = f", such as {column.misfits}" if column.misfits else ""
         comments.append(f"{column.nulls} row(s) have no time there{such}: they are malformed, and dead letters.")
-    is_written = bool(column.time_format) and column.time_format not in EPOCH_WORDS and "X" not in column.time_format
-    if is_written or time_.day_and_clock is not None:
+    if column.is_local or time_.day_and_clock is not None:
         comments.append(
             "Its times are read as UTC: convert local ones, or write their offset (…+02:00) and infer again."
         )

@@ -283,9 +283,13 @@ def _not_over(
     state: StreamState, watermark: int, end: int, hint: str = "", which: str = "the window"
 ) -> dict[str, Any]:
     name = state.definition.name
-    detail = f"The watermark of stream {name} is {rfc3339(watermark)}, before {rfc3339(end)}, where {which} ends. "
+    read = f"query {name}, which it reads," if is_derived(state.definition.id) else f"stream {name}"
+    detail = f"The watermark of {read} is {rfc3339(watermark)}, before {rfc3339(end)}, where {which} ends. "
     if is_derived(state.definition.id):
-        detail += "It follows the windows of that query, and the streams that these are of."
+        inner = queries_behind(state.definition)[0].id
+        detail += (
+            f"It moves as that query goes on: GET /queries/{inner} (braid results {inner}) says what that waits for."
+        )
     else:
         moves = rfc3339(end + state.definition.schema.lateness_us)
         is_generated = state.definition.connector == "generator"

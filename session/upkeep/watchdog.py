@@ -66,7 +66,7 @@ class Watchdog:
         self._use: list[float] = []
         self._outlasted: tuple[int, int] = (0, 0)
         self.stalls = 0
-        """How often the job got nowhere for ``stall_seconds``."""
+        """How often the job got nowhere for ``stall_seconds`` after its start."""
 
     def counts(self) -> dict[str, int]:
         """Return how often the job got nowhere, and how often it ended without being asked to."""
@@ -96,12 +96,12 @@ class Watchdog:
             return
         members = self._supervisor.members()
         if self._supervisor.stall is None:
-            self.stalls += 1
             self._worked, self._share = self._silent - seconds, None
             fields = {"silent_seconds": round(self._silent), "pids": [m.pid for m in members], "batch": sign[2] + 1}
-            if sign[2]:
+            if self._supervisor.is_ready():
+                self.stalls += 1
                 log.error("the job makes no progress", extra={"fields": fields})
-            else:  # compiling and loading are part of it
+            else:  # processes start, and load what is compiled
                 log.info("the first batch takes long", extra={"fields": fields})
         self._supervisor.stall = (
             f"The job has shown no sign of life for {self._silent:.0f} s; what hangs is ended and started anew."

@@ -70,6 +70,7 @@ class Inferred:
     nothing for a TIMESTAMP. ``parts`` are the members of a STRUCT of JSON. ``source`` is the path of what is such a
     member. ``misfits`` shows the first values that are no times, of a text column without times its first value.
     ``clock`` has the times of day of a column of texts, microseconds from midnight by row, and their pattern.
+    ``is_local``: some of its times do not say how far they are from UTC.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Inferred:
     source: str = ""
     misfits: str = ""
     clock: tuple[Times, str] | None = None
+    is_local: bool = False
 
 
 # an epoch number by its size: so many of them a second; and whether such a number is as likely something else
@@ -98,6 +100,8 @@ EPOCH_WORDS = {
     "epoch-nanos": "nanoseconds",
 }
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
+# what an ISO time ends with that says its offset from UTC
+_OFFSET = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)\s*$", re.IGNORECASE)
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _TIME_WORDS = {
     *("at", "created", "date", "datetime", "epoch", "event", "ms", "millis", "observed", "occurred", "received"),
@@ -235,7 +239,7 @@ def column_of_arrow(name: str, array: pa.Array | pa.ChunkedArray) -> Inferred:
         numbers = values.view(pa.int64()).to_pylist()
         per_second = PER_SECOND[values.type.unit]
         us = [None if number is None else number * 10**6 // per_second for number in numbers]
-        return Inferred(name, TIMESTAMP, nulls=values.null_count, times=_array_of(us))
+        return Inferred(name, TIMESTAMP, nulls=values.null_count, times=_array_of(us), is_local=values.type.tz is None)
     if column_type == DOUBLE and pc.all(pc.is_finite(values.cast(pa.float64(), safe=False))).as_py() is False:
         return Inferred(name, DOUBLE, "rows with NaN or infinity are malformed", values.null_count)
     return Inferred(name, column_type, nulls=values.null_count)
@@ -328,15 +332,19 @@ def _of_times(name: str, texts: Sequence[str | None], nulls: int, rows: Sequence
         return None
     us = [None if text is None else notation.times.get(text) for text in texts]
     times = _array_of(us)
+    if notation.pattern:
+        is_local = "X" not in notation.pattern
+    else:
+        is_local = not all(_OFFSET.search(text, len("2026-01-31")) for text in notation.times)
     if us.count(None) == nulls and not notation.pattern:
-        return Inferred(name, TIMESTAMP, nulls=nulls, times=times)
+        return Inferred(name, TIMESTAMP, nulls=nulls, times=times, is_local=is_local)
     if all(text is None or _is_date(text) for text in texts):
-        return Inferred(name, DATE, "", us.count(None), times, notation.pattern)
+        return Inferred(name, DATE, "", us.count(None), times, notation.pattern, is_local=is_local)
     misfits = _misfits(texts, us, rows)
     why = f"times beside {misfits}" if misfits else ""
     if notation.other:
         why = f"{notation.other!r} would fit as well"
-    return Inferred(name, VARCHAR, why, us.count(None), times, notation.pattern, misfits=misfits)
+    return Inferred(name, VARCHAR, why, us.count(None), times, notation.pattern, misfits=misfits, is_local=is_local)
 
 
 def _with_epochs(column: Inferred, values: Sequence[Any], rows: Sequence[int]) -> Inferred:

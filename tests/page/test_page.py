@@ -81,6 +81,18 @@ def test_a_stream_in_use_goes_with_its_queries_if_the_person_agrees(rest: Rest, 
     assert rest.get(f"/queries/{query['id']}")["state"] == "RETIRED"
 
 
+def test_a_stream_of_pushes_is_ended_if_the_person_means_it(rest: Rest, person: Visit) -> None:
+    page = person.open("#/streams/purchases")
+    page.get_by_role("button", name="End", exact=True).click()
+    with page.expect_response("**/streams/purchases/watermark") as answer:
+        page.get_by_role("dialog").get_by_role("button", name="End it").click()
+    assert (answer.value.status, answer.value.request.post_data_json) == (200, {"end": True})
+    expect(page.get_by_text("Stream purchases has ended.")).to_be_attached()
+    stream = rest.service.session.streams.definition("purchases").id
+    rest.commit(clocks={stream: 5 * SECOND}, watermarks={stream: ENDED})
+    expect(page.get_by_role("button", name="End", exact=True)).to_be_hidden()
+
+
 def test_static_tables_are_listed_and_read_anew(
     rest: Rest, person: Visit, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

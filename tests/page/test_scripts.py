@@ -55,6 +55,20 @@ def test_columns_decide_what_a_chart_can_be(page: Page, columns: list[list[str]]
     assert [layout["groups"], layout["measures"], likely] == expected
 
 
+@pytest.mark.parametrize(("role", "is_unique"), [("group", True), (None, False)])
+def test_rows_of_a_window_that_have_one_name_have_no_chart(page: Page, role: str | None, is_unique: bool) -> None:
+    columns = [("window_end", "TIMESTAMP", "window_end"), ("who", "VARCHAR", role), ("n", "BIGINT", role and "sum")]
+    plan = {"columns": [dict(zip(("name", "type", "role"), c, strict=True)) for c in columns], "window": None}
+    row = {"window_end": "2026-01-01T12:00:00Z", "who": "a"}
+    body = """(plan, rows) => import('./page/series.js').then(({ Series }) => {
+        const series = new Series();
+        series.add(rows);
+        return series.of(layoutOf(plan), "n", ["who"]).isUnique;
+    })"""
+    found = script(page, "columns.js", "layoutOf", body, plan, [{**row, "n": 1}, {**row, "n": 2}])
+    assert found is is_unique, "a row of a group takes the place of an earlier one"
+
+
 def test_thinned_points_keep_the_first_least_greatest_and_last_of_a_pixel(page: Page) -> None:
     body = "() => thinnedLine([5, 1, 9, 4, 7, 3].map((y, x) => ({ x, y })), (x) => Math.floor(x / 5)).map(({ y }) => y)"
     assert script(page, "thinning.js", "thinnedLine", body) == [5, 1, 9, 7, 3]

@@ -340,5 +340,5 @@ def test_what_a_query_over_a_query_waits_for_names_that_one(driver: Driver) -> N
     driver.newest["q-1"] = minute
     driver.batch({"s-1": 10})
     detail = driver.session.lookup.describe(outer)["waiting_for"]["detail"]
-    assert "It follows the windows of that query" in detail
+    assert "It moves as that query goes on: GET /queries/" in detail
     assert "POST /streams" not in detail

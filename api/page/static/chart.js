@@ -82,7 +82,7 @@ export function chart(series, choice, of) {
     const grouping = groupingOf(layout, measured, choice.by);
     const shape = { ...layout, groups: grouping };
     const data = measured === null ? { groups: [], windows: [] } : series.of(layout, measured, grouping);
-    const possible = data.groups.length ? formsOf(shape) : ["table"];
+    const possible = data.groups.length && data.isUnique ? formsOf(shape) : ["table"];
     const form = possible.includes(choice.form)
       ? choice.form
       : likelyForm(shape, data.groups.length, data.windows.length);

@@ -9,7 +9,7 @@ const ROLES_OF_GROUPS = ["group", "sum", "aggregate"];
 const isNumber = ({ type }) => WHOLE.test(type) || FRACTION.test(type);
 
 /**
- * Return `{end, time, groups, measures, isSession, scales, groupings(measure)}` of the plan of a query.
+ * Return `{end, time, groups, measures, isAggregated, isSession, scales, groupings(measure)}` of the plan of a query.
  *
  * `end` is the column with the end of the window, null for single rows; `time` that or the first other TIMESTAMP.
  * `groups` are the columns that tell the rows of a window apart, `measures` the numbers to choose from, the likeliest
@@ -34,6 +34,7 @@ export function layoutOf({ columns, window }) {
     time,
     groups: names(groups),
     measures: names([...fractions, ...measures.filter((column) => !fractions.includes(column))]),
+    isAggregated,
     isSession: window?.kind === "session",
     scales: new Map(columns.flatMap(({ name, type }) => (SCALE.test(type) ? [[name, Number(SCALE.exec(type)[1])]] : []))),
     /** Return the groupings that a measure can have, the likeliest first; `[]` is by nothing. */

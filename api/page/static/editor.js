@@ -79,7 +79,7 @@ export function editor(run) {
       const said = { name: name.value.trim(), start: start.value };
       const done = await run(text.value, Object.fromEntries(Object.entries(said).filter(([, value]) => value)));
       judge("good", done);
-      name.value = start.value = "";
+      name.value = "";
     } catch (error) {
       const problem = problemOrAway(error);
       if (!problem) judge("bad", error.message);

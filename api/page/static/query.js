@@ -12,6 +12,7 @@ import { every, refreshAll } from "./poll.js";
 import { tabs } from "./tabs.js";
 import { watch } from "./watch.js";
 
+const MIN_SAMPLED = 256;
 const ENDED = ["RETIRED", "FINISHED", "FAILED"];
 
 /**
@@ -128,7 +129,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
       ["Deployed in", duration(query.deployment_latency_seconds)],
       ["Shares with", plan ? plural(plan.shares_with.count, "query", "queries") : "–"],
       ["Costs", percent(plan?.statistics.cost_share, "of all queries")],
-      ["Selects", percent(selectivity(plan), "of rows")],
+      ["Selects", selected(plan)],
     ]);
     showAbout();
     rows.waits(query, ended);
@@ -231,9 +232,13 @@ function percent(share, of = "") {
   return share === null || share === undefined ? "–" : `${Number((share * 100).toPrecision(2))} % ${of}`.trim();
 }
 
-function selectivity(plan) {
-  const shares = Object.values(plan?.statistics.selectivity ?? {});
-  return shares.length ? Math.max(...shares) : null;
+/** Return what part of its rows a query selects, of the input of which it selects most; that of a few says little. */
+function selected(plan) {
+  const { selectivity = {}, sampled_tuples: sampled = {} } = plan?.statistics ?? {};
+  const shares = Object.entries(selectivity);
+  if (shares.some(([name, share]) => share === 1 && sampled[name] === 0)) return "all rows"; // it has no condition
+  const known = shares.filter(([name]) => sampled[name] >= MIN_SAMPLED).map(([, share]) => share);
+  return known.length ? percent(Math.max(...known), "of rows") : "–";
 }
 
 /** Return why rows do not get to the sink of a query, null where they do. */

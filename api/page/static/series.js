@@ -27,19 +27,21 @@ export class Series {
   }
 
   /**
-   * Return `{groups, windows}` of a measure by some columns of a layout (see columns.js).
+   * Return `{groups, windows, isUnique}` of a measure by some columns of a layout (see columns.js).
    *
    * `groups` are `[{name, points: [{x, y, partial}…]}…]`, by name, points by time; `windows` are the ends of all windows.
-   * Times are milliseconds. Where `by` leaves out columns that the query groups by, values are added up.
+   * Times are milliseconds. Where `by` leaves out columns that the query groups by, values are added up. Rows are not
+   * unique where a window of a query without groups has several of one name.
    */
   of(layout, measure, by) {
-    const found = layout.end === null ? this.#ofRows(layout, measure, by) : this.#ofWindows(layout, measure, by);
+    const [found, isUnique] =
+      layout.end === null ? [this.#ofRows(layout, measure, by), true] : this.#ofWindows(layout, measure, by);
     const groups = [...found]
       .filter(([, points]) => points.length)
       .map(([name, points]) => ({ name, points: points.sort((a, b) => a.x - b.x) }))
       .sort((a, b) => byName.compare(a.name, b.name));
     const windows = new Set(groups.flatMap(({ points }) => points.map(({ x }) => x)));
-    return { groups, windows: layout.end === null ? [] : [...windows].sort((a, b) => a - b) };
+    return { groups, windows: layout.end === null ? [] : [...windows].sort((a, b) => a - b), isUnique };
   }
 
   #ofRows({ time }, measure, by) {
@@ -52,7 +54,8 @@ export class Series {
     return found;
   }
 
-  #ofWindows({ end, groups }, measure, by) {
+  #ofWindows({ end, groups, isAggregated }, measure, by) {
+    let isUnique = true;
     const whole = new Map(); // by all that the query groups by: the newest value of each window
     const short = new Map();
     for (const { row } of this.#rows) {
@@ -60,13 +63,14 @@ export class Series {
       const points = whole.get(name) ?? whole.set(name, new Map()).get(name);
       if (!short.has(name)) short.set(name, by.length === groups.length ? name : by.length ? nameOf(row, by) : measure);
       const x = this.#timeOf(row[end]);
+      if (!isAggregated && row._op === undefined && points.has(x)) isUnique = false;
       if (row._op === "retract" || !isNumber(row[measure])) points.delete(x);
       else points.set(x, { x, y: Number(row[measure]), partial: row._partial === true });
     }
     const found = new Map();
     if (by.length === groups.length) {
       for (const [name, points] of whole) found.set(by.length ? name : measure, [...points.values()]);
-      return found;
+      return [found, isUnique];
     }
     const sums = new Map();
     for (const [name, points] of whole) {
@@ -77,7 +81,7 @@ export class Series {
       }
     }
     for (const [name, points] of sums) found.set(name, [...points.values()]);
-    return found;
+    return [found, isUnique];
   }
 
   #timeOf(text) {

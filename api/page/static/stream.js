@@ -1,6 +1,6 @@
 // One stream: columns, clocks, its late and malformed rows, and its end.
 
-import { get, problemOrAway } from "./api.js";
+import { get, post, problemOrAway } from "./api.js";
 import { confirmed, deletedWithReaders } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, keyed, say } from "./dom.js";
@@ -12,7 +12,8 @@ const LETTERS = 20;
 /** Show a stream in `panel`; returns what ends that. */
 export function showStream(panel, name, { announce }) {
   const path = `/streams/${encodeURIComponent(name)}`;
-  const drop = el("button", { type: "button", onclick: end }, "Drop");
+  const end = el("button", { type: "button", hidden: true, onclick: endStream }, "End");
+  const drop = el("button", { type: "button", onclick: dropStream }, "Drop");
   const trouble = el("p", { class: "problem", role: "alert", hidden: true });
   const error = el("p", { class: "problem", hidden: true });
   const facts = el("dl", { class: "facts" });
@@ -44,7 +45,7 @@ export function showStream(panel, name, { announce }) {
       { class: "head" },
       el("h2", { id: "shown-title" }, name),
       el("span", { class: "tag" }, "stream"),
-      el("div", { class: "actions" }, drop),
+      el("div", { class: "actions" }, end, drop),
     ),
     trouble,
     known,
@@ -75,6 +76,7 @@ export function showStream(panel, name, { announce }) {
 
   function render(stream) {
     known.hidden = false;
+    end.hidden = stream.ended || stream.source.connector !== "push";
     say(sql, stream.sql.replace(/^(\s*--.*\n)+/, "")); // what was said of guesses hides the statement
     say(error, stream.error ?? "");
     error.hidden = !stream.error;
@@ -125,7 +127,20 @@ export function showStream(panel, name, { announce }) {
     none.hidden = rows.length > 0;
   }
 
-  async function end() {
+  async function endStream() {
+    const detail = "It takes no more rows. Its last windows close, and queries that read no other stream are finished.";
+    if (!(await confirmed(`End stream ${name}?`, detail, "Go on", "End it"))) return;
+    trouble.hidden = true;
+    try {
+      await post(`${path}/watermark`, { end: true });
+      announce(`Stream ${name} has ended.`);
+      refreshAll();
+    } catch (problem) {
+      fail(problem.message);
+    }
+  }
+
+  async function dropStream() {
     if (!(await confirmed(`Drop stream ${name}?`, "Its rows and counts are forgotten.", "Keep it", "Drop it")))
       return;
     trouble.hidden = true;

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import feather
 
 from braid.api.cli.push import csv_pieces, ndjson_pieces
-from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, answer, problem
+from tests.api.cli.playback import DEADLINE_SECONDS, STREAM, Braid, Playback, Start, answer, problem
 from tests.api.cli.test_cli_query import ended, read_until, terminal
 
 EVENTS = "/streams/purchases/events"
@@ -214,6 +214,17 @@ def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start, form: str
     out, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert [piece.body for piece in service.asked("POST", EVENTS)] == [b'%b{"a": %d}\n' % (names, n) for n in (1, 2, 3)]
     assert (out, err) == (b"accepted %d, rejected 0\n" % (6 if names else 3), b"")  # it counts lines of names, too
+
+
+def test_the_end_alone_that_is_typed_in_a_terminal_asks_for_no_rows(service: Playback, start: Start) -> None:
+    service.play(answer(STREAM), answer({**STREAM, "ended": True}))
+    with terminal(80) as (_, terminal_fd):
+        status, out, err = ended(start("push", "purchases", "--end", stdin=terminal_fd))
+    assert (status, out) == (0, "")
+    assert err == "Stream purchases has ended: its last windows close, and it takes no more rows.\n"
+    assert service.last().path == "/streams/purchases/watermark"
+    assert json.loads(service.last().body) == {"end": True}
+    assert not service.asked("POST", EVENTS)
 
 
 def test_bad_lines_that_are_alike_are_counted_once_some_are_shown(braid: Braid) -> None:

@@ -68,7 +68,7 @@ def test_a_query_that_finishes_says_which_rows_were_set_aside(service: Playback,
     status, _, err = ended(process)
     assert status == 0
     late = (
-        "1 row was late in stream purchases: they came more than its LATENESS (1.5 s) after later ones, as rows do"
+        "1 row was late in stream purchases: it came more than its LATENESS (1.5 s) after later ones, as rows do"
         " that are pushed twice. Queries that ran then did not see them; one that starts at 'earliest' may. `braid"
         " streams purchases --dead-letters` lists them."
     )
@@ -248,6 +248,30 @@ def test_a_query_without_rows_says_once_why(service: Playback, braid: Braid, mon
     assert result.stderr.splitlines()[1:] == ["no row yet: No row has come.", "retired query q-1"]
 
 
+def test_a_terminal_says_once_why_no_further_row_comes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(query_command.time, "monotonic", lambda: now)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    hint, query = query_command._NoRowHint(), {"state": "RUNNING", "open_window": {"detail": "A window is open."}}
+    hint.tell(query)
+    hint.note_rows()
+    now += query_command._QUIET_SECONDS - 1
+    hint.tell(query)
+    assert capsys.readouterr().err == "", "rows have just come"
+    now += 1
+    hint.tell(query)
+    hint.tell(query)
+    assert capsys.readouterr().err == "no further row yet: A window is open.\n"
+    monkeypatch.undo()
+    hint = query_command._NoRowHint()
+    hint.note_rows()
+    monkeypatch.setattr(query_command, "_QUIET_SECONDS", 0.0)
+    hint.tell(query)
+    assert capsys.readouterr().err == "", "only a person in a terminal asks"
+
+
 def test_results_follows_until_the_end(service: Playback, start: Start) -> None:
     service.add_query({"sql": SQL})
     service.emit("q-1", {"n": 1})
@@ -334,7 +358,7 @@ def test_a_terminal_says_for_what_the_rows_of_the_next_window_wait(service: Play
     service.emit("q-1", {"n": 1})
     with terminal(200) as (master_fd, terminal_fd):
         process = start("results", "q-1", stdout=terminal_fd, stderr=terminal_fd)
-        shown = b"cursor: 1\r\nMore rows come with --follow. The watermark is before the end of the next window.\r\n"
+        shown = b"cursor: 1\r\nno further row yet: The watermark is before the end of the next window.\r\n"
         read_until(master_fd, shown)
         assert ended(process)[0] == 0
     assert ended(start("results", "q-1"))[2] == "cursor: 1\n"

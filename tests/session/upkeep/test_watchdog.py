@@ -14,7 +14,7 @@ import orjson
 import psutil
 import pytest
 
-from braid.engine.data_layout import BATCHES, write_heartbeat
+from braid.engine.data_layout import BATCHES, READY_FILE, write_heartbeat
 from braid.engine.recovery.isolation_log import OUTLASTED
 from braid.engine.recovery.processor_share import ProcessorShare
 from braid.session.upkeep.job_supervisor import JobSupervisor
@@ -32,6 +32,7 @@ class Job(JobSupervisor):
     def __init__(self, storage: Storage, code: str) -> None:
         super().__init__([], storage, Path("unused"))
         self.child = subprocess.Popen([sys.executable, "-c", code])
+        storage.put_json(READY_FILE, {"pid": self.child.pid})
         self.ends = 0
 
     @property
@@ -109,17 +110,21 @@ def test_what_does_nothing_is_ended(storage: Storage, start: Callable[[str], tup
 def test_a_slow_first_batch_is_no_error(
     storage: Storage, start: Callable[[str], tuple[Job, Watchdog]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, watchdog = start(IDLE)
+    job, watchdog = start(IDLE)
     caplog.set_level(logging.INFO, "braid.watchdog")
+    RecordLog(storage, BATCHES).append(1, {})  # of an earlier start
+    storage.delete(READY_FILE)
     write_heartbeat(storage, 1)
     watchdog.look(1.0)
     watchdog.look(STALL)
-    assert watchdog.stalls == 1
+    assert (watchdog.stalls, job.stall is None) == (0, False)
     first = ("INFO", "the first batch takes long")
     assert [(record.levelname, record.message) for record in caplog.records] == [first]
-    RecordLog(storage, BATCHES).append(1, {})
+    RecordLog(storage, BATCHES).append(2, {})
+    storage.put_json(READY_FILE, {"pid": job.child.pid})
     watchdog.look(1.0)
     watchdog.look(STALL)
+    assert watchdog.stalls == 1
     later = ("ERROR", "the job makes no progress")
     assert [(record.levelname, record.message) for record in caplog.records] == [first, later]
 
