@@ -125,6 +125,8 @@ def _whole_characters(text: bytes) -> bytes:
     try:
         text.decode()
     except UnicodeDecodeError as problem:
+        if b"\0" in text:
+            raise MalformedRequest("A sample must be CSV or JSON in UTF-8, or Parquet; this is no text.") from None
         if not is_cut or problem.start < len(text) - 4:
             raise MalformedRequest(
                 f"A sample must be UTF-8; byte {problem.start + 1} is not. Convert it: iconv -f WINDOWS-1252 -t UTF-8."
@@ -141,7 +143,7 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
     delimiter = options.get("delimiter") or _delimiter_of(first)
     check_delimiter(delimiter)
     heads = [record.decode().strip() for record in _head_of(first, delimiter)]
-    if not heads:
+    if heads in ([], [""]):
         raise MalformedRequest("The sample is empty: at least one row is needed.")
     if len(heads) > MAX_COLUMNS:
         raise MalformedRequest(TOO_WIDE)
@@ -169,8 +171,10 @@ def _sample_csv(texts: Sequence[bytes], options: Mapping[str, str]) -> Sample:
                 f"The first line of the sample, {', '.join(names)[:100]!r}, has {len(names)} field(s), and no other"
                 " line has as many: the names of the columns must come first. Take away the lines before them."
             )
-        lacks = "is empty" if names == [""] else f"has no row of {len(names)} fields besides the names"
-        raise MalformedRequest(f"The sample {lacks}: a line of names and at least one row are needed.")
+        raise MalformedRequest(
+            f"The sample has no row of {len(names)} field(s) besides the names: a line of names and at least one row"
+            " are needed."
+        )
     columns = [
         column_of_texts(name, [None if row[i] is None else row[i].decode() for row in rows], numbers)  # type: ignore[union-attr]
         for i, name in enumerate(names)

@@ -60,10 +60,11 @@ def _parse_amount(cursor: Cursor) -> tuple[int, int]:
         if not cursor.at_word():
             raise cursor.unexpected(f"a unit ({_units()})")
         unit = cursor.advance().text.upper()
+    written = unit
     unit = unit if unit in MICROSECONDS or unit in MONTHS or unit in _SHORT else unit.removesuffix("S")
     unit = _SHORT.get(unit, unit)
     if unit not in MICROSECONDS and unit not in MONTHS:
-        raise cursor.syntax_error(f"A unit must be one of {_units()}; got {unit!r}.", unit_at)
+        raise cursor.syntax_error(f"A unit must be one of {_units()}; got {written!r}.", unit_at)
     return _to_interval(cursor, sign * _read_amount(cursor, amount, token.start), unit, start)
 
 

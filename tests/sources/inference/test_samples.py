@@ -118,6 +118,21 @@ def test_a_sample_without_a_row_is_refused(form: str, text: bytes) -> None:
         sample_texts(form, [text])
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "The sample is empty"),
+        (b"\n\n", "The sample is empty"),
+        (b"a,b\n", r"no row of 2 field\(s\) besides the names"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "this is no text"),
+        (b"name\nM\xfcller\n", "byte 7 is not. Convert it: iconv"),
+    ],
+)
+def test_a_file_that_is_no_csv_is_refused_with_what_it_lacks(text: bytes, said: str) -> None:
+    with pytest.raises(MalformedRequest, match=said):
+        sample_texts(CSV, [text])
+
+
 def test_of_much_text_the_first_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "SAMPLE_BYTES", 1000)
     monkeypatch.setattr(samples, "MAX_ROWS", 50)
