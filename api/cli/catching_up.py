@@ -54,5 +54,6 @@ def _show(braid: Client, query_id: str, stop: threading.Event) -> None:
                 return
             for stream, progress in (query.get("progress") or {}).items():
                 if progress["left"] is not None:
-                    task = tasks.setdefault(stream, bars.add_task(f"catching up with {stream}", total=None))
-                    bars.update(task, completed=progress["read"], total=progress["read"] + progress["left"])
+                    if stream not in tasks:
+                        tasks[stream] = bars.add_task(f"catching up with {stream}")
+                    bars.update(tasks[stream], completed=progress["read"], total=progress["read"] + progress["left"])

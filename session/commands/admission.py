@@ -167,11 +167,11 @@ def check_unused(state: SessionState, dropped: StreamState | TableState, name: s
 
 def _how_to_drop(kind: str, name: str, shown_ids: str, users: int) -> str:
     one, them, all_of_them = (shown_ids, "it", "both") if users == 1 else ("ID", "them", "all")
-    first = f"Delete {them} at once first (?drain=false, braid drop {one} --no-drain)"
+    first = f"Drop {them} first, without draining (braid drop {one} --no-drain, ?drain=false)"
     if kind == "table":
         return f"{first}."
-    cascade = f"?cascade=true (braid drop --stream {name} --cascade, DROP STREAM … CASCADE)"
-    return f"{first}, or {all_of_them}: {cascade}."
+    cascade = f"(braid drop --stream {name} --cascade, ?cascade=true, DROP STREAM … CASCADE)"
+    return f"{first}, or {all_of_them} together {cascade}."
 
 
 def uses(record: QueryRecord, object_id: str) -> bool:

@@ -162,8 +162,9 @@ def test_a_query_pauses_and_goes_on_with_its_rows_cursor_and_name(rest: Rest) ->
     settle(rest, query["id"])
     assert rest.post("/queries", {"sql": ALL, "name": "all"}, 409)["status"] == 409, "it keeps its name"
     assert (
-        f"'purchases': query {query['id']} uses it. Delete it at once first (?drain=false, braid drop {query['id']}"
-        " --no-drain), or both: ?cascade=true (braid drop --stream purchases --cascade, DROP STREAM … CASCADE)."
+        f"'purchases': query {query['id']} uses it. Drop it first, without draining (braid drop {query['id']}"
+        " --no-drain, ?drain=false), or both together (braid drop --stream purchases --cascade, ?cascade=true, DROP"
+        " STREAM … CASCADE)."
     ) in rest.read(rest.client.delete("/streams/purchases"), 409)["detail"]
     other_query = rest.query()
     assert other_query["slot"] == query["slot"], "it holds no slot"

@@ -129,7 +129,7 @@ export function showStream(panel, name, { announce }) {
 
   async function endStream() {
     const detail = "It takes no more rows. Its last windows close, and queries that read no other stream are finished.";
-    if (!(await confirmed(`End stream ${name}?`, detail, "Go on", "End it"))) return;
+    if (!(await confirmed(`End stream ${name}?`, detail, "Keep it open", "End it"))) return;
     trouble.hidden = true;
     try {
       await post(`${path}/watermark`, { end: true });

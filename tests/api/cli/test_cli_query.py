@@ -345,10 +345,13 @@ def test_a_terminal_shows_how_much_of_the_past_is_read_until_rows_come(service: 
     with terminal(100) as (master_fd, terminal_fd):
         process = start("query", SQL, "--limit", "1", "--start", "earliest", stdout=terminal_fd, stderr=terminal_fd)
         shown = read_until(master_fd, b"catching up with purchases", b"6/100")
+        looks = len(service.asked("GET", "/queries/q-1"))
+        service.wait_until(lambda: len(service.asked("GET", "/queries/q-1")) >= looks + 3)
         service.emit("q-1", {"user_id": 7})
         rest = read_until(master_fd, b"user_id", b"7", b"retired query q-1")
         assert ended(process)[0] == 0
     assert b"no row yet" not in shown, "the bar says it"
+    assert b"0/?" not in shown + rest, "a stream has one bar"
     assert b"catching up" not in rest[rest.index(b"user_id") :]
 
 
