@@ -55,7 +55,7 @@ def deliver(flags: Mapping[str, Any], shard: str, supervised: bool) -> int:
     if supervised:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
-    log.info("delivering", extra={"fields": {"data_dir": settings.data_dir, "shard": shard}})
+    log.info("the deliverer has started", extra={"fields": {"data_dir": settings.data_dir, "shard": shard}})
     deliverer.run(stopping)
     return 0
 

@@ -195,7 +195,9 @@ def _end_in_time(supervisors: list[Supervisor]) -> None:
 
     def end() -> None:
         time.sleep(END_SECONDS)
-        log.warning("killing the processes that have not stopped", extra={"fields": {"seconds": END_SECONDS}})
+        log.warning(
+            "killing the processes of the service that have not stopped", extra={"fields": {"seconds": END_SECONDS}}
+        )
         for supervisor in supervisors:
             supervisor.kill()
         os._exit(0)

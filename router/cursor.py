@@ -37,12 +37,13 @@ class CursorPosition:
         return self.row if seq == self.seq else 0
 
 
-def before_last(totals: Iterable[tuple[int, int]], rows: int, end: int) -> CursorPosition:
-    """Return the position before the last ``rows`` rows, or before all where there are fewer; ``end`` for no rows.
+def before_last(totals: Iterable[tuple[int, int]], rows: int, next_seq: int) -> CursorPosition:
+    """Return the position before the last ``rows`` rows, or before all where there are fewer; the beginning of
+    batch ``next_seq`` for no rows.
 
     ``totals`` are numbers of batches and of their rows, the newest first; no more of them are read than need be.
     """
-    position = CursorPosition(end)
+    position = CursorPosition(next_seq)
     for seq, total in totals:
         if rows <= 0:
             break

@@ -216,10 +216,15 @@ class SharedSession:
         """Step, and return in how many seconds again."""
         try:
             self._step()
+            if self._problem is not None:
+                log.info("batches and requests are applied again")
             self._problem = None
         except Exception as error:  # the service must stay up to say what is wrong
             if self._problem is None:
-                log.exception("the session cannot go on", extra={"fields": {"retry_seconds": RETRY_SECONDS}})
+                fields = {"retry_seconds": RETRY_SECONDS}
+                log.exception(
+                    "batches or requests could not be applied; they are tried again", extra={"fields": fields}
+                )
             self._problem = str(error) or type(error).__name__
         return STEP_SECONDS if self._problem is None else RETRY_SECONDS
 

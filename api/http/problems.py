@@ -107,7 +107,7 @@ async def _answer_service_error(request: Request, error: Exception) -> Response:
         log.error(
             "request failed",
             exc_info=error,
-            extra={"fields": {"path": request.url.path, "query_id": error.query_id}},
+            extra={"fields": {"method": request.method, "path": request.url.path, "query_id": error.query_id}},
         )
     return problem(document_of(error), headers_of(error))
 
@@ -149,7 +149,7 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def _answer_defect(request: Request, error: Exception) -> Response:
-    log.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
+    log.error("request failed", exc_info=error, extra={"fields": {"method": request.method, "path": request.url.path}})
     return problem(
         document_of(ServiceError(f"Braid failed to answer ({type(error).__name__}). Its log has the details."))
     )

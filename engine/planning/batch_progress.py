@@ -1,6 +1,7 @@
 """What a batch did: source tasks say it in parts, the batch record has it as a whole.
 
-Every partition works it out from the same control rows, and so knows the watermarks that include the batch.
+Each source task sends every partition one *control row*, a summary of what it read. Every partition works the whole out
+from the same control rows, and so knows the watermarks that include the batch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from braid.engine.planning.idleness import raise_idle
+from braid.engine.planning.idleness import raise_followers
 from braid.engine.planning.offsets import Offset, advance_watermark
 from braid.engine.planning.recent_times import Sum, keep_last, merged, percentile_of
 from braid.operators import report
@@ -33,7 +34,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
             "late": 0,
             "malformed": 0,
             "bytes": 0,
-            "skipped": end.skipped.get(stream, 0),  # of where it begins, so whether it could be read or not
+            "skipped": end.skipped.get(stream, 0),  # gone before the batch, whether the rest could be read or not
             "offsets": dict((end.begins if stream in unread else end.streams)[stream]),
             "unread": unread.get(stream),
         }
@@ -68,9 +69,9 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "seq": end.seq,
         "epoch": end.epoch,
         "previous_epoch": start.epoch,
-        "clocks_at_start": dict(end.clocks),
+        "clocks_at_start": dict(end.clocks),  # an offset has those before the batch that ends at it
         "clocks": clocks,
-        "watermarks": raise_idle(watermarks, agreed["follows"]),
+        "watermarks": raise_followers(watermarks, agreed["follows"]),
         "joined": {stream: dict(end.begins[stream]) for stream in end.joined},
         "derived": agreed["derived"],
         "idle": list(end.idle),
@@ -88,7 +89,10 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
 
 
 def digest_of(progress: Mapping[str, Any]) -> int:
-    """Return a number that partitions have in common which worked out the same progress of the same tuples."""
+    """Return a number that partitions have in common which worked out the same progress of the same tuples.
+
+    ``progress`` is that of :func:`progress_of`, with the ``fired`` that a partition adds.
+    """
     decisive = {name: progress[name] for name in ("seq", "clocks", "watermarks", "fired", "streams", "failures")}
     return zlib.crc32(orjson.dumps(decisive, option=orjson.OPT_SORT_KEYS))
 

@@ -49,8 +49,12 @@ def active_partners(live: LiveQueries, idle: Collection[str]) -> dict[str, list[
     return {stream: sorted(active) for stream, active in sorted(active_streams.items())}
 
 
-def raise_idle(watermarks: Mapping[str, int | None], follows: Mapping[str, Sequence[str]]) -> dict[str, int | None]:
-    """Return watermarks (µs) with those of idle streams risen to the least of the streams that each follows."""
+def raise_followers(
+    watermarks: Mapping[str, int | None], follows: Mapping[str, Sequence[str]]
+) -> dict[str, int | None]:
+    """Return watermarks (µs) with those of idle streams, and of replays that have joined their origin, risen to the
+    least of the streams that each follows.
+    """
     risen = dict(watermarks)
     for stream, active in follows.items():
         reached = [us for name in active if (us := watermarks.get(name)) is not None]

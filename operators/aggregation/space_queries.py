@@ -23,7 +23,7 @@ Places = npt.NDArray[np.int64]
 
 
 class SpaceQueries:
-    """Queries with the same :class:`SpaceKey`; what follows from who they are is worked out once."""
+    """Queries with the same :class:`SpaceKey`, each at a place; arrays with an entry a query are made once and kept."""
 
     def __init__(self, queries: Sequence[LiveQuery], predicates: Predicates) -> None:
         self.queries = tuple(queries)
@@ -63,7 +63,9 @@ class SpaceQueries:
         return self._measures[1]
 
     def measures_among(self, queries: Places) -> tuple[Measure, ...]:
-        """Return the distinct measures with components that some of the queries, given by their places, need."""
+        """Return the distinct measures that are kept as numbers of their own (not COUNT) and that some of the queries,
+        given by their places, need.
+        """
         return with_components(self.measures[number] for number in np.unique(self.measures_of[queries]).tolist())
 
     @cached_property
@@ -96,7 +98,7 @@ class SpaceQueries:
 
 
 def space_of(query: LiveQuery, predicates: Predicates) -> SpaceKey:
-    """Return the space of a query, :data:`ALONE` for one that shares no cells."""
+    """Return the space of a query, :data:`ALONE` for all that are added up one by one."""
     return ALONE if query.is_alone else SpaceKey.of(query.query, predicates(query))
 
 

@@ -105,15 +105,18 @@ class SinkWorker:
 
     def _run(self) -> None:
         while not self._stopping:
+            delivery = self._next()
+            if delivery is None:
+                break
             try:
-                delivery = self._next()
-                if delivery is not None:
-                    self._make(delivery)
+                self._make(delivery)
             except Exception:  # a mistake of ours must not end all deliveries
                 log.exception(
-                    "delivering failed for a reason of the service", extra={"fields": {"worker": self._thread.name}}
+                    "a defect in delivering; the query's rows are tried again",
+                    extra={"fields": {"query_id": delivery.query.id, "retry_seconds": BROKEN_REST_SECONDS}},
                 )
                 with self._changed:
+                    self._queue_up(delivery)
                     self._changed.wait(BROKEN_REST_SECONDS)
         self._close()
 
@@ -144,13 +147,12 @@ class SinkWorker:
             outcome = delivery.deliver(
                 self._destination, self._reader, lambda: self._readable_of(delivery), self._oldest_seq
             )
+            with self._changed:
+                delivery.note(outcome, time.monotonic())
+                self._queue_up(delivery)
+            self._failures = 0
         except Exception as problem:  # a sink may raise whatever its library does; all of it is tried again
             self._note_failure(delivery, problem)
-            return
-        self._failures = 0
-        with self._changed:
-            delivery.note(outcome, time.monotonic())
-            self._queue_up(delivery)
 
     def _readable_of(self, delivery: Delivery) -> Readable:
         with self._changed:
@@ -158,7 +160,7 @@ class SinkWorker:
 
     def _note_failure(self, delivery: Delivery, problem: Exception) -> None:
         log.warning(
-            "delivery failed",
+            "rows could not be delivered; they are tried again",
             extra={
                 "fields": {"query_id": delivery.query.id, "sink": delivery.query.sink.connector, "error": str(problem)}
             },
@@ -190,4 +192,7 @@ class SinkWorker:
             try:
                 destination.close()
             except Exception as problem:  # it is given up anyway
-                log.warning("closing the connection to a sink failed", extra={"fields": {"error": str(problem)}})
+                log.warning(
+                    "closing the connection to a sink failed",
+                    extra={"fields": {"worker": self._thread.name, "error": str(problem)}},
+                )

@@ -11,7 +11,7 @@ from braid.session.state.query_record import QueryRecord, Times
 from braid.sources.core.schema import StreamDefinition
 
 SlotChange = tuple[int, QueryRecord | None]
-"""A slot, and the query that has it now, of which only what never changes may be read."""
+"""A slot, and the query that has it from now on; other threads may read of the query what never changes only."""
 
 
 class AppliedEpoch(EpochState):
@@ -60,7 +60,7 @@ class UnappliedEpoch:
     touched: set[str] = field(default_factory=set)
     """Ids of the queries that the changelog creates, deletes or frees."""
     groups: dict[str, int] = field(default_factory=dict)
-    """The new query groups of the queries that it moves."""
+    """The new query group of each query that it moves to another."""
 
     def to_json(self) -> list[Any]:
         """Return a JSON form for the snapshot; queries know when they are created, deleted and freed."""

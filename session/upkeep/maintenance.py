@@ -59,7 +59,9 @@ class Maintenance:
                 job()
                 self.problem = None
             except Exception as error:  # the session goes on; the job will be asked for again
-                log.exception("maintenance failed", extra={"fields": {"task": name}})
+                log.exception(
+                    "a task of maintenance failed; it runs again when it is asked for", extra={"fields": {"task": name}}
+                )
                 self.problem = str(error) or type(error).__name__
             with self._changed:
                 del self._jobs[name]

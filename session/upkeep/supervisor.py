@@ -155,12 +155,12 @@ class Supervisor:
             self._last_end = f"signal {-status}" if status < 0 else f"exit status {status}"
             if time.monotonic() - began > HEALTHY_SECONDS:
                 pause = self._first_pause
-            log.error(
-                f"{self._name} died",
-                extra={"fields": {"exit": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
-            )
+            fields: dict[str, object] = {"exit": self._last_end, "log": str(self.log_file)}
             if not self._may_start_again():
+                log.error(f"{self._name} died", extra={"fields": fields})
                 return
+            fields["restart_seconds"] = pause
+            log.error(f"{self._name} died; it is started again", extra={"fields": fields})
             while not self._stopping.wait(pause):
                 pause = min(self._longest_pause, pause * 2)
                 if self._try_steps(self._end_leftovers, self._spawn):
@@ -174,7 +174,7 @@ class Supervisor:
             for step in steps:
                 step()
         except (OSError, psutil.Error) as error:
-            log.error(f"{self._name} could not be started", extra={"fields": {"error": str(error)}})
+            log.error(f"{self._name} could not be started; it is tried again", extra={"fields": {"error": str(error)}})
             return False
         return True
 

@@ -100,7 +100,9 @@ class Watchdog:
             fields = {"silent_seconds": round(self._silent), "pids": [m.pid for m in members], "batch": sign[2] + 1}
             if self._supervisor.is_ready():
                 self.stalls += 1
-                log.error("the job makes no progress", extra={"fields": fields})
+                log.error(
+                    "the job shows no sign of life; what hangs is ended and started again", extra={"fields": fields}
+                )
             else:  # processes start, and load what is compiled
                 log.info("the first batch takes long", extra={"fields": fields})
         self._supervisor.stall = (
@@ -142,7 +144,10 @@ class Watchdog:
             note_outlasted(self._storage, seq)
 
     def _end(self, why: str) -> None:
-        log.error("ending the job", extra={"fields": {"why": why, "silent_seconds": round(self._silent)}})
+        log.error(
+            "ending the job, which is started again",
+            extra={"fields": {"why": why, "silent_seconds": round(self._silent)}},
+        )
         self._silent, self._used, self._use = 0.0, {}, []
         self._supervisor.end_all()
 

@@ -39,7 +39,11 @@ class Confinement:
         try:
             return replace(cls.from_json(storage.get_json(FILE)), data_folder=storage.location)
         except (FileNotFoundError, ServiceError, KeyError, TypeError) as problem:
-            log.warning("no file and no call is allowed: %s cannot be read: %s", FILE, problem)
+            log.warning(
+                "no file may be read or written and no call made, until a start can read %s: %s",
+                FILE,
+                problem,
+            )
             return cls(NOWHERE, NOWHERE, Outgoing(()), storage.location)
 
     def write(self, storage: Storage) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.engine.planning.idleness import Idleness, active_partners, raise_idle
+from braid.engine.planning.idleness import Idleness, active_partners, raise_followers
 from braid.engine.planning.offsets import Offset
 from braid.operators.live_queries import LiveQueries
 from braid.sources.core.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
@@ -104,7 +104,7 @@ def test_a_stream_that_is_joined_with_itself_follows_nobody() -> None:
 def test_it_rises_to_the_least_and_never_falls(
     watermarks: dict[str, int | None], follows: dict[str, list[str]], expected: int
 ) -> None:
-    assert raise_idle(watermarks, follows) == {**watermarks, "a": expected}
+    assert raise_followers(watermarks, follows) == {**watermarks, "a": expected}
 
 
 TIMES = st.dictionaries(st.sampled_from("abcd"), st.one_of(st.none(), st.integers(-50, 50)))
@@ -114,7 +114,7 @@ TIMES = st.dictionaries(st.sampled_from("abcd"), st.one_of(st.none(), st.integer
 def test_only_idle_streams_move_and_no_join_gets_ahead_of_one_that_is_not(
     watermarks: Mapping[str, int | None], idle: set[str], joined: list[list[str]]
 ) -> None:
-    risen = raise_idle(watermarks, active_partners(live(*(join(*names) for names in joined)), idle))
+    risen = raise_followers(watermarks, active_partners(live(*(join(*names) for names in joined)), idle))
     for name in "abcd":
         before, after = watermarks.get(name), risen.get(name)
         assert name in idle or before == after

@@ -115,3 +115,20 @@ def test_nobody_waits_while_the_log_is_listed(tmp_path: Path) -> None:
         let.set()
         assert not hung
         wait_until(lambda: delivery.progress.rows == 2, SECONDS, lambda: str(delivery.progress))
+
+
+def test_a_delivery_goes_on_after_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = Delivery.note
+    defects = iter([True])
+
+    def note(self: Delivery, *arguments: Any) -> None:
+        if next(defects, False):
+            raise RuntimeError("a defect")
+        noted(self, *arguments)
+
+    monkeypatch.setattr(Delivery, "note", note)
+    monkeypatch.setattr(GoneOnce, "failures", 0)
+    with delivering(tmp_path, lambda: 1) as (_, delivered):
+        wait_until(lambda: delivered.progress.next_seq == 2, SECONDS, lambda: str(delivered.progress))
+        assert rows_in(tmp_path / "rows") == [1, 2], "each row once"
+        assert (delivered.progress.state, delivered.progress.errors) == (DELIVERING, 1)

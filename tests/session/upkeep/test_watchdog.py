@@ -125,7 +125,7 @@ def test_a_slow_first_batch_is_no_error(
     watchdog.look(1.0)
     watchdog.look(STALL)
     assert watchdog.stalls == 1
-    later = ("ERROR", "the job makes no progress")
+    later = ("ERROR", "the job shows no sign of life; what hangs is ended and started again")
     assert [(record.levelname, record.message) for record in caplog.records] == [first, later]
 
 
