@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.api.rest import ALL, STREAM, SUMS, Rest
 from tests.kit.browser import Visit, visit
@@ -66,24 +66,34 @@ def test_few_groups_over_several_windows_are_lines(rest: Rest, person: Visit) ->
     sums(rest, query, 5, {1: 7, 2: 9, 3: 11})
     expect(lines(page, "Chart of total by pack, 3 groups; latest: 1 7, 2 9, 3 11")).to_be_visible()
     expect(page.get_by_text("Windows that end from 2026-09-21 14:13:28 to 2026-09-21 14:13:48.")).to_be_visible()
-    expect(page.get_by_text("Out of the last 10K rows and all that came since.")).to_be_visible()
 
 
-def test_a_query_that_is_over_says_nothing_of_rows_that_are_not_there(rest: Rest, person: Visit) -> None:
+def watch_four(route: Route) -> None:
+    """Have the page begin with the last 4 rows instead of 10 000."""
+    script = route.fetch()
+    four = script.text().replace("TAIL = 10_000", "TAIL = 4")
+    assert four != script.text()
+    route.fulfill(response=script, body=four)
+
+
+def test_a_chart_says_of_which_rows_it_is_where_it_is_not_of_all(rest: Rest, person: Visit) -> None:
+    period, which = "Windows that end from 2026-09-21 14:13:28 to 2026-09-21 14:13:3", "Out of the last 4 rows"
     query = rest.query(SUMS)
-    for window in range(3):
+    for window in range(2):
         sums(rest, query, window, {1: 10 + window, 2: 20 + window})
-    period = "Windows that end from 2026-09-21 14:13:28 to 2026-09-21 14:13:36."
-    which = "Out of the last 10K rows and all that came since."
+    person.page.route("**/watch.js", watch_four)
     page = person.open(f"#/queries/{query['id']}")
     caption = page.locator(".chart .newest")
-    expect(caption).to_have_text(f"{period} {which}")
+    expect(caption).to_have_text(f"{period}2.")
+    sums(rest, query, 2, {1: 12, 2: 22})
+    expect(caption).to_have_text(f"{period}6. {which} and all that came since.")
     rest.retire(query["id"])
-    expect(caption).to_have_text(period)
+    expect(caption).to_contain_text(which)
     rows = rest.query(ALL)
     select(rest, rows, range(3))
     page = person.open(f"#/queries/{rows['id']}?form=lines")
-    expect(caption).to_have_text(which)
+    expect(lines(page, re.compile("^Chart of"))).to_be_visible()
+    expect(caption).to_be_hidden()
     rest.retire(rows["id"])
     expect(caption).to_be_hidden()
 

@@ -4,6 +4,7 @@ import { el, keyed } from "./dom.js";
 import { cell, isTime } from "./format.js";
 
 const SHOWN = 200;
+const HARDLY_WIDER = 24; // pixels: no column is hidden by fewer
 
 /** Return `{node, notes, add(rows), describe(layout), clear()}`: a table of the newest rows that can be moved sideways, and what to know of it. */
 export function rowsTable(nothing) {
@@ -52,7 +53,7 @@ export function rowsTable(nothing) {
     nothing,
   );
   const sizes = new ResizeObserver(() => {
-    wide.hidden = node.scrollWidth <= node.clientWidth;
+    wide.hidden = node.scrollWidth - node.clientWidth < HARDLY_WIDER;
   });
   sizes.observe(node);
   sizes.observe(table);

@@ -38,6 +38,7 @@ export function watch(id, choice, onRows) {
     table.node,
   );
   let total = null; // of its rows, once it is over
+  let soFar = 0;
   let pending = [];
   let timer = null;
   let feed = begin();
@@ -62,9 +63,9 @@ export function watch(id, choice, onRows) {
     onRows();
   }
 
-  /** Say of which rows the chart is; nothing where a query is over and all its rows are there. */
+  /** Say of which rows the chart is; nothing where that is all of them. */
   function ofWhich() {
-    if (total !== null && total <= TAIL && series.length >= total) return "";
+    if (total === null ? soFar <= TAIL : total <= TAIL && series.length >= total) return "";
     return `Out of the last ${count(TAIL)} rows and all that came since.`;
   }
 
@@ -110,7 +111,8 @@ export function watch(id, choice, onRows) {
       say(waiting, [ended ? "It has no rows." : "No row yet.", why?.detail].filter(Boolean).join(" "));
     },
     /** Say for what the rows of the next window wait, where none has come for a while. */
-    awaits({ open_window: open, last_result_at: last }) {
+    awaits({ rows_out: rows, open_window: open, last_result_at: last }) {
+      soFar = rows;
       later.hidden = !open || !last || Date.now() - Date.parse(last) < QUIET_MS;
       if (!later.hidden) say(later, open.detail);
     },
