@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from tests.api.rest import Rest, tuple_at
 from tests.router.batches import SECOND
@@ -17,6 +17,18 @@ START = 1_790_000_000  # seconds since 1970
 def url(rest: Rest) -> str:
     """Return where the page is."""
     return str(rest.client.base_url).rstrip("/")
+
+
+def served_with(before: str, after: str) -> Callable[[Route], None]:
+    """Return what serves a script of the page with another figure, such as one that a busy machine brings about."""
+
+    def serve(route: Route) -> None:
+        script = route.fetch()
+        changed = script.text().replace(before, after)
+        assert changed != script.text()
+        route.fulfill(response=script, body=changed)
+
+    return serve
 
 
 def select(rest: Rest, query: dict[str, Any], numbers: range) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Route, expect
 from tests.api.rest import ALL, SUMS, Rest, tuple_at
 from tests.kit.browser import NARROW, Visit, visit
 from tests.kit.waiting import wait_until
-from tests.page.rows import START, block, column, select, url
+from tests.page.rows import START, block, column, select, served_with, url
 from tests.router.batches import SECOND
 
 COLUMNS = ["user_id", "pack", "price", "amount", "note", "day", "gift", "time"]
@@ -47,18 +47,11 @@ def test_the_newest_rows_are_on_top_and_come_by_themselves(rest: Rest, person: V
     assert len(set(column(page, "user_id"))) == 200, "each row once"
 
 
-def watch_few(route: Route) -> None:
-    """Have the page watch 100 rows a second instead of 3000, which a busy machine may not bring to it."""
-    script = route.fetch()
-    few = script.text().replace("MAX_ROWS_PER_SECOND = 3000", "MAX_ROWS_PER_SECOND = 100")
-    assert few != script.text()
-    route.fulfill(response=script, body=few)
-
-
 def test_more_rows_than_one_can_watch_are_not_all_read(rest: Rest, person: Visit) -> None:
     query = rest.query(ALL)
     select(rest, query, range(1))
-    person.page.route("**/watch.js", watch_few)
+    watched = served_with("MAX_ROWS_PER_SECOND = 3000", "MAX_ROWS_PER_SECOND = 100")
+    person.page.route("**/watch.js", watched)
     page = person.open(f"#/queries/{query['id']}")
     wait_until(lambda: column(page, "user_id") == ["0"], 20, "the first row is there")
     expect(page.get_by_text("The newest 200 rows")).to_be_hidden()

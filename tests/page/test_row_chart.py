@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.api.rest import ALL, STREAM, SUMS, Rest
 from tests.kit.browser import Visit, visit
 from tests.kit.waiting import wait_until
-from tests.page.rows import block, history, select, sums, url
+from tests.page.rows import block, history, select, served_with, sums, url
 
 # texts and points of the last picture that was painted on a canvas
 RECORD_PAINTING = """
@@ -68,20 +68,12 @@ def test_few_groups_over_several_windows_are_lines(rest: Rest, person: Visit) ->
     expect(page.get_by_text("Windows that end from 2026-09-21 14:13:28 to 2026-09-21 14:13:48.")).to_be_visible()
 
 
-def watch_four(route: Route) -> None:
-    """Have the page begin with the last 4 rows instead of 10 000."""
-    script = route.fetch()
-    four = script.text().replace("TAIL = 10_000", "TAIL = 4")
-    assert four != script.text()
-    route.fulfill(response=script, body=four)
-
-
 def test_a_chart_says_of_which_rows_it_is_where_it_is_not_of_all(rest: Rest, person: Visit) -> None:
     period, which = "Windows that end from 2026-09-21 14:13:28 to 2026-09-21 14:13:3", "Out of the last 4 rows"
     query = rest.query(SUMS)
     for window in range(2):
         sums(rest, query, window, {1: 10 + window, 2: 20 + window})
-    person.page.route("**/watch.js", watch_four)
+    person.page.route("**/watch.js", served_with("TAIL = 10_000", "TAIL = 4"))
     page = person.open(f"#/queries/{query['id']}")
     caption = page.locator(".chart .newest")
     expect(caption).to_have_text(f"{period}2.")
