@@ -2,7 +2,7 @@
 
 A message of the service is a fixed text; what varies stands in fields: ``query_id``, ``stream``, ``epoch``, … ::
 
-    log.info("listening", extra={"fields": {"url": "http://127.0.0.1:8080"}})
+    log.info("the deliverer has started", extra={"fields": {"shard": "1/4"}})
 
 The job's log has whole sentences beside those of Spark, and no fields.
 """

@@ -162,9 +162,12 @@ def running(
         threading.Thread(target=watchdog.follow, args=(stopped,), name="watchdog", daemon=True).start()
         threading.Thread(target=_announce, args=(supervisor, url, data_dir, stopped), name="ready", daemon=True).start()
         interpreter.tune()
-        log.info("listening", extra={"fields": {"url": url, "data_dir": settings.data_dir}})
+        log.info(
+            "listening; queries run once the job is ready",
+            extra={"fields": {"url": url, "data_dir": settings.data_dir}},
+        )
         yield service, [supervisor, *deliverers]
-        log.info("stopping")
+        log.info("the service is stopping")
 
 
 def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
@@ -305,7 +308,10 @@ def _trim(service: Service, stopped: threading.Event) -> None:
         if trimmed.held_back:
             service.session.write_snapshot()
         if trimmed.batches:
-            log.info("old results removed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
+            log.info(
+                "results beyond their retention are removed",
+                extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}},
+            )
 
     def pushes() -> None:
         service.pushes.trim(service.session.streams.ids())
@@ -318,7 +324,10 @@ def _trim(service: Service, stopped: threading.Event) -> None:
             try:
                 trim()
             except Exception:  # the service goes on; the next round tries again
-                log.exception("removing what is needed no more failed", extra={"fields": {"what": trim.__name__}})
+                log.exception(
+                    "removing what is needed no more failed; it is tried again",
+                    extra={"fields": {"what": trim.__name__}},
+                )
 
 
 def _url(host: str, port: int) -> str:

@@ -11,7 +11,8 @@ every operator.
 
 A ``bucket`` with a path into ``tuples/`` is the partition's own path to tuples that other buckets refer to.
 
-Partitions tell the router kinds and bodies: ``block`` as above, ``progress`` (the first partition only) and ``state``.
+Partitions tell the router kinds and bodies: ``block`` as above, ``progress`` (the first partition only) and
+``outcome``, what became of the partition.
 """
 
 from __future__ import annotations

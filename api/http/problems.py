@@ -105,9 +105,16 @@ async def _answer_service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     if error.status >= 500 and error.status != HTTPStatus.SERVICE_UNAVAILABLE:
         log.error(
-            "request failed",
+            "a request failed and was answered so",
             exc_info=error,
-            extra={"fields": {"method": request.method, "path": request.url.path, "query_id": error.query_id}},
+            extra={
+                "fields": {
+                    "status": error.status,
+                    "method": request.method,
+                    "path": request.url.path,
+                    "query_id": error.query_id,
+                }
+            },
         )
     return problem(document_of(error), headers_of(error))
 
@@ -149,7 +156,11 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def _answer_defect(request: Request, error: Exception) -> Response:
-    log.error("request failed", exc_info=error, extra={"fields": {"method": request.method, "path": request.url.path}})
+    log.error(
+        "a request failed and was answered so",
+        exc_info=error,
+        extra={"fields": {"status": 500, "method": request.method, "path": request.url.path}},
+    )
     return problem(
         document_of(ServiceError(f"Braid failed to answer ({type(error).__name__}). Its log has the details."))
     )

@@ -48,7 +48,7 @@ class SourceExtents:
             extents = connector.available(now_us)
             problem = connector.problem
         except Exception as error:
-            log.warning("what stream %s has cannot be looked up; it is tried again: %r", stream.name, error)
+            log.warning("nothing is read of stream %s until its source says what it has: %r", stream.name, error)
             extents, problem = {}, str(error) or type(error).__name__
             self._rests.begin(stream.id)
         if problem is not None:

@@ -160,7 +160,9 @@ class SinkWorker:
 
     def _note_failure(self, delivery: Delivery, problem: Exception) -> None:
         log.warning(
-            "rows could not be delivered; they are tried again",
+            "the sink is down; its deliveries are tried again"
+            if isinstance(problem, SinkDown)
+            else "rows could not be delivered; they are tried again",
             extra={
                 "fields": {"query_id": delivery.query.id, "sink": delivery.query.sink.connector, "error": str(problem)}
             },

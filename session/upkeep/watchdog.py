@@ -58,7 +58,7 @@ class Watchdog:
         self._works_here = works_here
         self._sign: object = None
         self._silent = 0.0
-        # of that, since it stalled, the time in which other programs left it the processor
+        # the silent time, of which what follows the stall counts by the share of the processor that others left the job
         self._worked = 0.0
         self._share: ProcessorShare | None = None
         # processor seconds by process, of those that ended meanwhile, too; and all of them at each look
@@ -69,7 +69,7 @@ class Watchdog:
         """How often the job got nowhere for ``stall_seconds`` after its start."""
 
     def counts(self) -> dict[str, int]:
-        """Return how often the job got nowhere, and how often it ended without being asked to."""
+        """Return how often the job got nowhere, and how often it ended, or was ended, while the service went on."""
         return {"stalls": self.stalls, "restarts": self._supervisor.deaths}
 
     def follow(self, stopped: threading.Event) -> None:
@@ -88,6 +88,8 @@ class Watchdog:
         pid = self._supervisor.pid
         sign = (pid, read_heartbeat(self._storage), self._batches.latest())
         if pid is None or sign != self._sign:
+            if pid is not None and self._supervisor.stall is not None:
+                log.info("the job makes progress again")
             self._sign, self._silent, self._used, self._use = sign, 0.0, {}, []
             self._supervisor.stall = None
             return
@@ -101,10 +103,10 @@ class Watchdog:
             if self._supervisor.is_ready():
                 self.stalls += 1
                 log.error(
-                    "the job shows no sign of life; what hangs is ended and started again", extra={"fields": fields}
+                    "the job shows no sign of life; if it hangs it is ended and started again", extra={"fields": fields}
                 )
             else:  # processes start, and load what is compiled
-                log.info("the first batch takes long", extra={"fields": fields})
+                log.info("the job has ended no batch since its start; it is given time", extra={"fields": fields})
         self._supervisor.stall = (
             f"The job has shown no sign of life for {self._silent:.0f} s; what hangs is ended and started anew."
         )

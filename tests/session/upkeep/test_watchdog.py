@@ -118,15 +118,16 @@ def test_a_slow_first_batch_is_no_error(
     watchdog.look(1.0)
     watchdog.look(STALL)
     assert (watchdog.stalls, job.stall is None) == (0, False)
-    first = ("INFO", "the first batch takes long")
+    first = ("INFO", "the job has ended no batch since its start; it is given time")
     assert [(record.levelname, record.message) for record in caplog.records] == [first]
     RecordLog(storage, BATCHES).append(2, {})
     storage.put_json(READY_FILE, {"pid": job.child.pid})
     watchdog.look(1.0)
     watchdog.look(STALL)
     assert watchdog.stalls == 1
-    later = ("ERROR", "the job shows no sign of life; what hangs is ended and started again")
-    assert [(record.levelname, record.message) for record in caplog.records] == [first, later]
+    again = ("INFO", "the job makes progress again")
+    later = ("ERROR", "the job shows no sign of life; if it hangs it is ended and started again")
+    assert [(record.levelname, record.message) for record in caplog.records] == [first, again, later]
 
 
 def test_what_starts_is_given_time(start: Callable[[str], tuple[Job, Watchdog]]) -> None:
