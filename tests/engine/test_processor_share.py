@@ -14,7 +14,7 @@ from braid.engine.recovery.processor_share import MIN_SHARE, ProcessorShare
 from tests.kit.waiting import wait_until
 
 BUSY = "while True: pass"
-IDLE = "import time; time.sleep(600)"
+IDLE = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_processes_that_share_a_core_get_a_part(start: Callable[[str], int]) -> 
 def test_a_process_that_wants_nothing_gets_all(start: Callable[[str], int]) -> None:
     pid = start(IDLE)
     process = psutil.Process(pid)
-    wait_until(lambda: process.status() == psutil.STATUS_SLEEPING and process.cpu_times().user > 0, 30, "it sleeps")
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, 30, "it wants no processor")
     share = ProcessorShare([pid])
     assert share.of([pid]) == 1.0
     assert share.of([]) == 1.0
