@@ -105,7 +105,7 @@ async def _answer_service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     if error.status >= 500 and error.status != HTTPStatus.SERVICE_UNAVAILABLE:
         log.error(
-            "a request failed and was answered so",
+            "a request failed, and its client has the error",
             exc_info=error,
             extra={
                 "fields": {
@@ -157,7 +157,7 @@ def _methods_of(request: Request) -> list[str]:
 
 async def _answer_defect(request: Request, error: Exception) -> Response:
     log.error(
-        "a request failed and was answered so",
+        "a request failed, and its client has the error",
         exc_info=error,
         extra={"fields": {"status": 500, "method": request.method, "path": request.url.path}},
     )

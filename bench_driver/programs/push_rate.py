@@ -134,6 +134,7 @@ def measure(form: str, tuples: int, clients: int, queries: int, seconds: float) 
         "clients": clients,
         "tuple_bytes": len(bodies[0]) / tuples,
         "body_tuples": tuples,
+        "tuples": pushed,
         "tuples_per_second": tuples * len(took) / (ended - began),
         "refused": sum(pusher.refused for pusher in pushers),
         "p50_seconds": quantiles[9],

@@ -47,7 +47,7 @@ class OperatorQueries:
 
     @cached_property
     def emits_changes(self) -> bool:
-        """Whether some query has its rows as a changelog."""
+        """Whether the rows of some query are changes (EMIT STREAM)."""
         return any(emits_changes(query) for query in self.queries)
 
     @cached_property

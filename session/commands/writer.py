@@ -51,7 +51,7 @@ class CommandGroup:
     def __init__(self, state: SessionState, at_us: int) -> None:
         self.state = state
         self.at_us = at_us
-        self.started: list[Submission] = []
+        self.submissions: list[Submission] = []
         self.requests: list[Request] = []
         self.new_queries: Counter[str | None] = Counter()
         """How many queries the group accepts, by tenant."""
@@ -66,10 +66,10 @@ class CommandGroup:
             and self._uses.isdisjoint(command.changes)
         )
 
-    def add(self, started: Submission, command: Command, request: Request) -> None:
+    def add(self, submission: Submission, command: Command, request: Request) -> None:
         """Add a command that was accepted."""
-        started.request = request
-        self.started.append(started)
+        submission.request = request
+        self.submissions.append(submission)
         self.requests.append(request)
         self.new_queries.update(query.tenant for query in new_queries(request))
         self._uses |= command.uses
@@ -159,15 +159,15 @@ class Writer:
 
     def submit(self, command: Command, *on_done: Wake, answer: Callable[[], list[dict[str, Any]]] = list) -> Submission:
         """Queue a command after those already queued, without waiting; NotReady where none are taken."""
-        started = Submission(answer, command, on_done)
+        submission = Submission(answer, command, on_done)
         with self._changed:
             if self._thread is None:
                 raise NotReady("The service is starting; send the request again in a moment.")
             if self._is_closed:
                 raise NotReady("The service is stopping; send the request again once it has started.")
-            self._queue.append(started)
+            self._queue.append(submission)
             self._changed.notify()
-        return started
+        return submission
 
     def call(self, work: Callable[[], T]) -> T:
         """Do ``work`` on the writer's thread, between groups, and return its result.
@@ -202,9 +202,9 @@ class Writer:
 
     def perform(self, command: Command) -> None:
         """Check, log and apply a command at once."""
-        started = Submission(list, command)
-        self._do([started])
-        started.wait()
+        submission = Submission(list, command)
+        self._do([submission])
+        submission.wait()
 
     def _run(self) -> None:
         while True:
@@ -252,19 +252,19 @@ class Writer:
             self._write(group)
         except BaseException as raised:
             error = raised
-        announced = [started for started in group.started if isinstance(started.request, Announced)]
-        for started in group.started:
+        announced = [each for each in group.submissions if isinstance(each.request, Announced)]
+        for submission in group.submissions:
             if error is not None:
-                started.finish(_not_written(error))
-            elif started not in announced:
-                started.finish()
+                submission.finish(_not_written(error))
+            elif submission not in announced:
+                submission.finish()
         if announced and error is None:
             try:
                 self._announce()
             except BaseException as raised:
                 error = raised
-            for started in announced:
-                started.finish(error)
+            for submission in announced:
+                submission.finish(error)
 
     def _write(self, group: CommandGroup) -> None:
         number = self._number + 1

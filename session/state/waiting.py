@@ -81,14 +81,12 @@ def open_window(record: QueryRecord, catalog: Catalog) -> dict[str, Any] | None:
     slowest = min(_waited_for(streams), key=_reached, default=None)
     if slowest is None or slowest.watermark is None or slowest.watermark == ENDED:
         return None
-    fixed = sliding(window)
-    end = window.last_end(slowest.clock or slowest.watermark) if fixed is None else _end_after(fixed, slowest.watermark)
+    end = _open_end(window, slowest, slowest.watermark)
     if end <= slowest.watermark:
         return None  # no session is open
-    which = "the last session" if fixed is None else "the next window"
+    which = "the last session" if sliding(window) is None else "the next window"
     waiting = _not_over(slowest, slowest.watermark, end, which=which)
-    del waiting["reason"]
-    return waiting
+    return {name: value for name, value in waiting.items() if name != "reason"}
 
 
 def _window_on_close(record: QueryRecord) -> Window | SessionWindow | None:
@@ -244,15 +242,13 @@ def _of_windows(record: QueryRecord, window: Window | SessionWindow, streams: li
     if reached is None:
         return _nothing_came(slowest, None)
     begun = [since for since in (record.active_from or {}).values() if since is not None]
-    fixed = sliding(window)
+    fixed, next_end = sliding(window), _open_end(window, slowest, reached)
     if fixed is None:
-        end = window.last_end(slowest.clock or reached)
-        if reached < end:
-            return _not_over(slowest, reached, end, "A session ends when nothing of it came for its gap.")
+        if reached < next_end:
+            return _not_over(slowest, reached, next_end, "A session ends when nothing of it came for its gap.")
         detail = "All sessions have ended, and none gave a row: WHERE, HAVING or a join lets none through."
         return _reason("filtered", detail, slowest.definition.name, reached)
     first_end = _end_after(fixed, max(begin + 1 for begin in begun)) if begun else None
-    next_end = _end_after(fixed, reached)
     fired = min((state.fired for state in waited_for if state.fired is not None), default=None)
     if first_end is None:
         hint = "Windows before that had no row, or WHERE and HAVING let none through."
@@ -299,6 +295,12 @@ def _not_over(
         also = ", and will come by itself" if is_generated else f"; {how} says that no more rows come"
         detail += f"A row with a time from {moves} on moves it there{also}."
     return _reason("watermark", f"{detail} {hint}".rstrip(), name, watermark, end)
+
+
+def _open_end(window: Window | SessionWindow, state: StreamState, watermark: int) -> int:
+    """Return the end of the window that the watermark is in; of sessions, of the one with the newest tuple."""
+    fixed = sliding(window)
+    return window.last_end(state.clock or watermark) if fixed is None else _end_after(fixed, watermark)
 
 
 def _end_after(window: Window, us: int) -> int:

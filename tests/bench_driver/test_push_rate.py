@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from braid.bench_driver.programs.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases
@@ -37,7 +39,11 @@ def test_each_format_has_the_same_tuples() -> None:
 @pytest.mark.service
 @pytest.mark.long
 def test_what_is_pushed_is_measured() -> None:
+    began = time.monotonic()
     report = measure("arrow", 1000, 2, 3, 1.0)
-    assert report["tuples_per_second"] > 0
+    took = time.monotonic() - began
+    assert report["tuples"] >= 2000, "two bodies"
+    assert report["tuples"] % 1000 == 0
+    assert report["tuples"] / took < report["tuples_per_second"] <= report["tuples"] / 1.0
     assert 0 < report["p50_seconds"] <= report["p95_seconds"]
     assert (report["format"], report["queries"], report["clients"], report["refused"]) == ("arrow", 3, 2, 0)

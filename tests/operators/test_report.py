@@ -36,13 +36,13 @@ def test_work_is_told_once_and_added_up() -> None:
     other.saw("a", ChunkWork(100, 2, 7))
     with pytest.raises(ZeroDivisionError), one.timed("c"):
         1 / 0  # noqa: B018
-    told = [one.tell(), other.tell()]
-    assert set(told[0]["busy_us"]) == {"a", "b", "c"}
-    assert told[0]["chunks"] == {"a": [100, 2, 5]}
+    reports = [one.tell(), other.tell()]
+    assert set(reports[0]["busy_us"]) == {"a", "b", "c"}
+    assert reports[0]["chunks"] == {"a": [100, 2, 5]}
     assert one.tell() == {"busy_us": {}, "chunks": {}}
-    together = merged(told)
+    together = merged(reports)
     assert together["chunks"] == {"a": [100, 2, 7]}
-    assert together["busy_us"]["a"] == sum(each["busy_us"]["a"] for each in told) >= 30
+    assert together["busy_us"]["a"] == sum(each["busy_us"]["a"] for each in reports) >= 30
 
 
 def test_a_sample_has_the_columns_asked_for_that_there_are() -> None:

@@ -132,8 +132,7 @@ export function showQuery(panel, id, parameters, { can, edit, announce, known })
       ["Selects", selected(plan)],
     ]);
     showAbout();
-    rows.waits(query, ended);
-    rows.awaits(query);
+    rows.looked(query, ended);
     if (ended) rows.ended(query);
   }
 

@@ -19,7 +19,7 @@ const TEXTS = {
   end: "The query has ended: no more rows will come.",
 };
 
-/** Return `{node, describe(layout), waits(query), awaits(query), ended(query), stop()}`; `onRows` is called when rows have come. */
+/** Return `{node, describe(layout), looked(query), ended(query), stop()}`; `onRows` is called when rows have come. */
 export function watch(id, choice, onRows) {
   const waiting = el("p", { class: "empty" }, "Loading…");
   const table = rowsTable(waiting);
@@ -104,17 +104,14 @@ export function watch(id, choice, onRows) {
       picture.describe(layout);
       table.describe(layout);
     },
-    /** Say why there is no row, as the service tells it. */
-    async waits({ rows_out: rows, waiting_for: why }, ended) {
-      if (waiting.hidden || note.dataset.kind === "failed") return;
-      if (rows > 0) return lookForRows(rows);
-      say(waiting, [ended ? "It has no rows." : "No row yet.", why?.detail].filter(Boolean).join(" "));
-    },
-    /** Say for what the rows of the next window wait, where none has come for a while. */
-    awaits({ rows_out: rows, open_window: open, last_result_at: last }) {
+    /** Say why there is no row, or where none has come for a while, for what those of the next window wait. */
+    async looked({ rows_out: rows, waiting_for: why, open_window: open, last_result_at: last }, ended) {
       soFar = rows;
       later.hidden = !open || !last || Date.now() - Date.parse(last) < QUIET_MS;
       if (!later.hidden) say(later, open.detail);
+      if (waiting.hidden || note.dataset.kind === "failed") return;
+      if (rows > 0) return lookForRows(rows);
+      say(waiting, [ended ? "It has no rows." : "No row yet.", why?.detail].filter(Boolean).join(" "));
     },
     ended({ state, rows_out: rows }) {
       hold.hidden = true;
